@@ -89,7 +89,18 @@ UNITS_OF_MODELS: Final = {
     "ListedPrice": "US dollars per million tokens",
 }
 
-EXIT_CODES: Final = ("OK", "FAILURES", "USAGE", "OVER_BUDGET", "ENDPOINT", "LOCKED", "BROKEN", "CHANGED", "STOPPED")
+EXIT_CODES: Final = (
+    "OK",
+    "FAILURES",
+    "USAGE",
+    "OVER_BUDGET",
+    "ENDPOINT",
+    "LOCKED",
+    "BROKEN",
+    "CHANGED",
+    "CANARIES",
+    "STOPPED",
+)
 
 
 def pages() -> dict[str, str]:

@@ -23,6 +23,7 @@ from rich.console import Console
 from okralong.actors.cluster import connected
 from okralong.actors.index_streams import index_archive
 from okralong.jobs.answer import Starting, answer_prepared
+from okralong.jobs.canaries import canary_config, judged
 from okralong.jobs.diff import print_diff
 from okralong.jobs.estimate import Asking, estimate_prepared
 from okralong.jobs.notify import SENT, news_of, tell, tell_stop, try_targets
@@ -32,11 +33,13 @@ from okralong.pipelines.core.config import Settings, load_config, parse_config
 from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import (
+    EXIT_CANARIES,
     EXIT_CHANGED,
     EXIT_FAILURES,
     EXIT_OK,
     EXIT_OVER_BUDGET,
     EXIT_STOPPED,
+    CanariesFailed,
     ConfigError,
     InputError,
     OkraError,
@@ -51,6 +54,7 @@ from okralong.pipelines.reporting.causes import Replayed
 from okralong.pipelines.reporting.diff import RunDiff, diff_page, diff_runs
 from okralong.pipelines.reporting.export import Exported, export_run, write_tables
 from okralong.pipelines.reporting.history import HISTORY, History, history_page
+from okralong.pipelines.run.canaries import Verdict, check_canaries
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.corrections import (
     Entry,
@@ -61,6 +65,7 @@ from okralong.pipelines.run.corrections import (
     standing,
 )
 from okralong.pipelines.run.nightly import (
+    CANARIES,
     CURRENT,
     DIFFERENCES,
     NIGHT,
@@ -95,6 +100,9 @@ S = TypeVar("S", bound=Settings)
 
 TABLES: Final = ("xlsx", "csv", "parquet")
 """Formats of the table of differences; ``on_change`` gets the first."""
+
+LEAST_USD: Final = 1e-9
+"""The budget of a run for which nothing is left: it ends with its questions over_budget."""
 
 
 def run_nightly(config: str | Path, *, address: str | None = None, console: Console | None = None) -> int:
@@ -148,7 +156,7 @@ def telling_of_stops(places: Places, console: Console) -> Iterator[None]:
     """Notify of a night that is over budget or fails. Being stopped by the user is no failure."""
     try:
         yield
-    except StoppedError:
+    except (StoppedError, CanariesFailed):  # of canaries the night has told already
         raise
     except OverBudget as error:
         _tell_stop(places, console, over_budget=str(error))
@@ -171,8 +179,10 @@ def _run_nights(places: Places, address: str | None, console: Console) -> int:
     """Resume unfinished nights and run tonight's, alone in the folder."""
     beside = places.of(places.config.folder)
     folder = Folder.of(beside)
-    places.index, places.answer  # noqa: B018  - fail early: both are read before any work
+    places.index, places.answer, places.second  # noqa: B018  - fail early: all are read before any work
     _check_rules(places)
+    if places.config.canaries is not None:
+        check_canaries(places.of(places.config.canaries.questions))
     with folder.locked("okralong nightly"), ray_lines(console, beside), connected(address):
         codes = []
         now = datetime.now(UTC)
@@ -241,6 +251,14 @@ class Places:
         budget = self.config.budget_usd
         return found if budget is None else found.model_copy(update={"budget_usd": budget})
 
+    @cached_property
+    def second(self) -> RunConfig | None:
+        """The answer config with the second endpoint of ``canaries``, or None. Raises ConfigError."""
+        canaries = self.config.canaries
+        if canaries is None or canaries.second_llm is None:
+            return None
+        return self.answer.model_copy(update={"llm": canaries.second(self.answer.llm, self.where)})
+
     def _part(self, model: type[S], name: str, said: str | dict[str, Any]) -> S:
         if isinstance(said, dict):
             return parse_config(model, yaml.safe_dump(said), f"{self.where}, {name}")
@@ -255,6 +273,27 @@ def _text_at(location: str) -> str | None:
         return None
     with open_file(filesystem, path) as file:
         return bytes(file.read()).decode("utf-8-sig")
+
+
+def _copy_name(source: str) -> str:
+    return f"questions{PurePosixPath(source).suffix.lower()}"
+
+
+def _copied(source: str, to: Folder) -> str:
+    """Copy a questions file and its JSON schemas to a night's folder; return its name there, or "" without a file."""
+    filesystem, inside = located(source)
+    if not filesystem.get_file_info(inside).is_file:  # prepare() reports the error
+        return ""
+    with open_file(filesystem, inside) as file:
+        to.write_bytes(_copy_name(source), bytes(file.read()))
+    for name, content in schema_files(source).items():
+        *folders, file_name = PurePosixPath(name).parts
+        to.at(*folders).write_bytes(file_name, content)
+    return _copy_name(source)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class NightJob:
@@ -273,6 +312,7 @@ class NightJob:
         steps: Mapping[str, Callable[[], None]] = {
             "index": self._index,
             "estimate": self._estimate,
+            "canaries": self._canaries,
             "answer": self._answer,
             "diff": self._diff,
             "merge": self._merge,
@@ -314,16 +354,9 @@ class NightJob:
 
     def _estimate(self) -> None:
         """Select the questions to ask, and stop if they would exceed the budget."""
-        source = self.places.of(self.config.questions)
-        filesystem, inside = located(source)
-        if filesystem.get_file_info(inside).is_file:  # otherwise prepare() reports the error
-            copy = f"questions{PurePosixPath(source).suffix.lower()}"
-            with open_file(filesystem, inside) as file:
-                self.place.write_bytes(copy, bytes(file.read()))
-            for name, content in schema_files(source).items():
-                *folders, file_name = PurePosixPath(name).parts
-                self.place.at(*folders).write_bytes(file_name, content)
-            self.night = replace(self.night, questions=copy)
+        self.night = replace(self.night, questions=_copied(self.places.of(self.config.questions), self.place))
+        if self.config.canaries is not None:
+            _copied(self.places.of(self.config.canaries.questions), self.place.at(CANARIES))
         prepared = self._prepared()
         why = due(prepared, self.current, known_documents(prepared.archive), self.config.retry)
         counts = Counter(why.values())
@@ -334,11 +367,12 @@ class NightJob:
             self._say(f"cannot be asked: {row.message}", "yellow")
         code = EXIT_FAILURES if prepared.bad else EXIT_OK
         tonight = only(prepared, why)
-        usd = self._within_budget(tonight) if tonight.questions else 0.0
+        first = self._canaries_prepared(self.places.answer) if self.config.canaries is not None else None
+        usd = self._within_budget(tonight, first) if tonight.questions or first is not None else 0.0
         notes = {"estimate_usd": usd, "unusable_rows": len(prepared.bad)}
         self._done("estimate", due=tuple(why), why=dict(counts), exit_code=self._at_least(code), notes=notes)
 
-    def _within_budget(self, tonight: Prepared) -> float | None:
+    def _within_budget(self, tonight: Prepared, canaries: Prepared | None) -> float | None:
         """Return the expected dollars, or None if unknown. Raises OverBudget if they exceed the budget."""
         budget = tonight.config.budget_usd
         if budget is None:
@@ -346,27 +380,111 @@ class NightJob:
         if (why := describe(tonight.config.strategy, tonight.policy).needs.unforeseen) is not None:
             self._say(f"no estimate: {why}; budget_usd still limits the run", "yellow")
             return None
-        found = estimate_prepared(tonight, Asking(), console=self.console)
-        figures = found.strategies[tonight.config.strategy].total
-        batch = figures.batch_usd if tonight.config.llm.mode == "batch" else None
-        usd = batch or figures.usd
-        self._say(f"estimate: ${usd.expected:.4f} [{usd.low:.4f}, {usd.high:.4f}]; budget: ${budget:g}")
-        if usd.expected > budget:
+        parts = [each for each in (canaries, tonight) if each is not None and each.questions]
+        if not parts:
+            return 0.0
+        expected, low, high = (sum(each) for each in zip(*map(self._usd_of, parts), strict=True))
+        self._say(f"estimate: ${expected:.4f} [{low:.4f}, {high:.4f}]; budget: ${budget:g}")
+        if expected > budget:
+            count = sum(len(each.questions) for each in parts)
             raise OverBudget(
-                f"The night {self.night.name} would ask {counted(len(tonight.questions), 'question')} for about "
-                f"${usd.expected:.4f} ({usd.low:.4f} to {usd.high:.4f}), but its budget_usd is {budget:g} "
+                f"The night {self.night.name} would ask {counted(count, 'question')} for about "
+                f"${expected:.4f} ({low:.4f} to {high:.4f}), but its budget_usd is {budget:g} "
                 f"({self.places.where}). Nothing was spent. Raise budget_usd or ask fewer questions, then run the same "
                 "command again."
             )
-        if usd.high > budget:
+        if high > budget:
             self._say("the cost may exceed the budget; questions not reached are asked the next night", "yellow")
-        return float(usd.expected)
+        return float(expected)
+
+    def _usd_of(self, prepared: Prepared) -> tuple[float, float, float]:
+        """Estimate the dollars of some questions: expected, low and high."""
+        found = estimate_prepared(prepared, Asking(), console=self.console)
+        figures = found.strategies[prepared.config.strategy].total
+        batch = figures.batch_usd if prepared.config.llm.mode == "batch" else None
+        usd = batch or figures.usd
+        return float(usd.expected), float(usd.low), float(usd.high)
+
+    def _canaries(self) -> None:
+        """Ask the canaries; if too few are right, switch to the second endpoint or end the night.
+
+        A night that ends here is done, so that the next one asks them anew. It tells before it is marked as done: a
+        kill in between makes it tell again, from the same answers.
+        """
+        canaries = self.config.canaries
+        if canaries is None:
+            self._done("canaries")
+            return
+        share = canaries.min_right
+        found = self._ask_canaries(self.places.answer, self.place.at(CANARIES, RUN), self.places.answer.budget_usd)
+        note = {**found.note(), "min_right": share, "outcome": "passed"}
+        code = EXIT_FAILURES if found.left_out else EXIT_OK
+        trusted, why = found, ""
+        if not found.passes(share):
+            why = self._why_not(found, "the endpoint")
+            if self.places.second is not None:
+                self._say(f"{why} Asking the second endpoint.", "yellow")
+                budget = self.places.answer.budget_usd
+                left = None if budget is None else max(budget - found.usd, LEAST_USD)
+                trusted = self._ask_canaries(self.places.second, self.place.at(CANARIES, "second"), left)
+                note |= {"outcome": "second", "second": trusted.note(), "usd": found.usd + trusted.usd}
+                code = EXIT_FAILURES
+        if trusted.passes(share):
+            self._done("canaries", exit_code=self._at_least(code), notes={"canaries": note, "untrusted": why})
+            return
+        if trusted is not found:
+            why = f"{why} {self._why_not(trusted, 'the second endpoint')}"
+        why = (
+            f"{why} Nothing else was asked, and the answers of earlier nights stay. Check the models that the endpoint "
+            f"serves and the gold answers in {canaries.questions}, then run the same command again."
+        )
+        tell_stop(self.console, self.config.notify, Report(self.night.name, failed=why, canaries=why))
+        notes = {"canaries": note | {"outcome": "stopped"}, "finished_at": _now()}
+        notes = {**self.night.notes, **notes}
+        self.night = replace(self.night, phase="done", exit_code=EXIT_CANARIES, notes=notes)
+        self.night.write(self.place)
+        self._write_history()
+        raise CanariesFailed(why)
+
+    def _why_not(self, found: Verdict, endpoint: str) -> str:
+        assert self.config.canaries is not None
+        return (
+            f"Of the canaries of the night {self.night.name}, {endpoint} got {found.words()}; min_right is "
+            f"{self.config.canaries.min_right:g}. Wrong: {found.first_wrong()}."
+        )
+
+    def _ask_canaries(self, config: RunConfig, run: Folder, budget_usd: float | None) -> Verdict:
+        prepared = self._canaries_prepared(config, budget_usd)
+        result = answer_prepared(prepared, self._location(run), Starting(console=self.console))
+        if result.exit_code == EXIT_OVER_BUDGET:
+            raise OverBudget(f"The canaries of the night {self.night.name} could not all be asked: {result.stopped}")
+        if result.stopped:
+            self._say(f"stopped: {result.stopped}", "red")
+            raise NightStopped(result.exit_code, result.stopped)
+        found = judged(prepared, run)
+        self._say(f"canaries: {found.words()}")
+        if found.left_out:
+            left_out = counted(found.left_out, "canary", "canaries")
+            self._say(f"{left_out} not judged: without a document, or answered without the generator", "yellow")
+        return found
+
+    def _canaries_prepared(self, config: RunConfig, budget_usd: float | None = None) -> Prepared:
+        assert self.config.canaries is not None
+        place, source = self.place.at(CANARIES), self.places.of(self.config.canaries.questions)
+        copy = _copy_name(source)
+        if not place.exists(copy):  # the config named none when the night began
+            _copied(source, place)
+        archive = f"{self.archive}@{self.night.archive_version}"
+        return prepare(archive, f"{self._location(place)}/{copy}", canary_config(config, budget_usd))
 
     def _answer(self) -> None:
         if not self.night.due:
             self._done("answer")
             return
         tonight = only(self._prepared(), self.night.due)
+        if (budget := tonight.config.budget_usd) is not None and (canaries := self.night.notes.get("canaries")):
+            left = max(budget - float(canaries["usd"]), LEAST_USD)
+            tonight = replace(tonight, config=tonight.config.model_copy(update={"budget_usd": left}))
         result = answer_prepared(tonight, self._location(self.run), Starting(console=self.console))
         if result.stopped and result.exit_code != EXIT_OVER_BUDGET:
             self._say(f"stopped: {result.stopped}", "red")
@@ -454,7 +572,8 @@ class NightJob:
         left = int((self.night.notes.get("statuses") or {}).get("over_budget") or 0)
         over = f"The night's budget is used up. {counted(left, 'question')} will be asked the next night."
         table = f"{self._location(self.place)}/{DIFFERENCES}.html"
-        report = Report(self.night.name, cells, over_budget=over if left else "", table=table)
+        untrusted = str(self.night.notes.get("untrusted") or "")
+        report = Report(self.night.name, cells, "", over if left else "", untrusted, table)
         known = dict(self.night.notes.get("notified") or {})
         for label, outcome in tell(self.console, self.config.notify, report, known):
             known[label] = outcome
@@ -497,9 +616,12 @@ class NightJob:
             place.filesystem.delete_dir(place.path)
         if old:
             self._say(f"deleted nights: {', '.join(old)}")
+        self._write_history()
+        self._done("keep", notes={"finished_at": _now()})
+
+    def _write_history(self) -> None:
         self.folder.write_bytes(HISTORY, history_page(History.of(self.folder)))
         self._say(f"history: {self._location(self.folder)}/{HISTORY}")
-        self._done("keep", notes={"finished_at": datetime.now(UTC).isoformat(timespec="seconds")})
 
     # Used by several phases.
 
@@ -510,6 +632,8 @@ class NightJob:
 
     def _prepared(self) -> Prepared:
         config = self.places.answer
+        if (self.night.notes.get("canaries") or {}).get("outcome") == "second" and self.places.second is not None:
+            config = self.places.second
         if self.current.begun:  # identical requests of earlier nights are free
             shared = [*config.replies_from, self._location(self.current_folder)]
             config = config.model_copy(update={"replies_from": shared})

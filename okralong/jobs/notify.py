@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from rich.console import Console
@@ -100,9 +101,8 @@ def tell(
 
 def tell_stop(console: Console, rules: Sequence[Rule], report: Report) -> None:
     """Send that a night ended early; whatever goes wrong is only said, as the night's own error follows."""
-    if report.failed:  # the words of an error may quote a reply, and a chat is no place for pages of it
-        report = Report(report.night, failed=report.failed[:MOST_ERROR_CHARS])
-    for _ in tell(console, rules, report, {}):
+    # The words of an error may quote a reply, and a chat is no place for pages of it.
+    for _ in tell(console, rules, replace(report, failed=report.failed[:MOST_ERROR_CHARS]), {}):
         pass
 
 

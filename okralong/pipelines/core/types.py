@@ -535,6 +535,7 @@ EXIT_ENDPOINT: Final = 4  # the LLM endpoint is down, the key is wrong, or the q
 EXIT_LOCKED: Final = 5  # another process is writing to this archive or run
 EXIT_BROKEN: Final = 6  # a part of okralong failed: an actor died, storage is gone or full, a bug
 EXIT_CHANGED: Final = 7  # ``okralong diff`` or ``nightly`` succeeded, and an answer changed in a way that matters
+EXIT_CANARIES: Final = 8  # ``okralong nightly``: too few canaries were right, so nothing else was asked
 EXIT_STOPPED: Final = 130  # Ctrl-C or SIGTERM
 
 
@@ -590,6 +591,12 @@ class OverBudget(OkraError):
     """A call or a question would exceed ``budget_usd``."""
 
     exit_code = EXIT_OVER_BUDGET
+
+
+class CanariesFailed(OkraError):
+    """Too few of a night's canaries were answered right. The night has ended."""
+
+    exit_code = EXIT_CANARIES
 
 
 class DocumentError(Exception):

@@ -25,6 +25,7 @@ from okralong.pipelines.core.schemas import ANSWERS, KNOWN_DOCUMENTS, ORIGINS, R
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import NAME, Fragment, read_run_table
+from okralong.pipelines.run.canaries import Canaries
 from okralong.pipelines.run.config import fingerprint
 from okralong.pipelines.run.notify import Rule, check_targets
 from okralong.pipelines.run.prepare import Prepared, Scoped
@@ -36,6 +37,8 @@ NIGHT: Final = "night.json"
 RUN: Final = "run"
 DIFFERENCES: Final = "differences"
 """The file name, without suffix, of a night's differences, which are written as a table and as a page."""
+CANARIES: Final = "canaries"
+"""The folder of a night with a copy of its canaries and their run; ``second`` is that at the second endpoint."""
 NOTIFICATIONS: Final = "notifications.json"
 """The file with the cells that match a night's rules of ``notify``."""
 
@@ -70,6 +73,7 @@ class NightlyConfig(Settings):
     - ``retry``: statuses of questions to ask again every night.
     - ``on_change``: a command as a list of words, called when an answer changed materially; the path of the table of
       differences is appended.
+    - ``canaries``: questions with known answers that are asked first, to find out whether the endpoint can be trusted.
     - ``notify``: rules that say which changes are sent to whom, by e-mail, chat or webhook.
     - ``exit_on_change``: whether the exit code also reports such changes.
     - ``export``: files to which ``current`` is exported every night.
@@ -85,6 +89,7 @@ class NightlyConfig(Settings):
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     retry: list[Ending] = Field(default_factory=lambda: list(_FAILED))
     on_change: list[str] = Field(default_factory=list)
+    canaries: Canaries | None = None
     notify: list[Rule] = Field(default_factory=list)
     exit_on_change: bool = True
     export: list[str] = Field(default_factory=list)
@@ -96,10 +101,13 @@ class NightlyConfig(Settings):
 # --------
 # A night and its progress.
 
-Phase = Literal["index", "estimate", "answer", "diff", "merge", "tell", "keep", "done"]
-PHASES: Final[tuple[Phase, ...]] = ("index", "estimate", "answer", "diff", "merge", "tell", "keep", "done")
+Phase = Literal["index", "estimate", "canaries", "answer", "diff", "merge", "tell", "keep", "done"]
+PHASES: Final[tuple[Phase, ...]] = (
+    *("index", "estimate", "canaries", "answer"),
+    *("diff", "merge", "tell", "keep", "done"),
+)
 """The phases of a night, in order. A finished phase is never repeated; a killed one starts over. Nothing is spent
-before "answer", so a night that was killed before that phase starts over as a whole."""
+before "canaries", so a night that was killed before that phase starts over as a whole."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,7 @@ class Night:
     @property
     def spends(self) -> bool:
         """True if the night may have spent money already."""
-        return PHASES.index(self.phase) >= PHASES.index("answer")
+        return PHASES.index(self.phase) >= PHASES.index("canaries")
 
     @classmethod
     def read(cls, place: Folder) -> Self | None:

@@ -39,7 +39,7 @@ _WORDS: Final = {
     "corrected": "corrected by a person, or its correction reopened",
 }
 """Conditions on cells that are single words, and how a message says them."""
-OF_NIGHTS: Final = ("night failed", "over budget")
+OF_NIGHTS: Final = ("night failed", "over budget", "canaries failed")
 _WITH_NUMBER: Final = {
     "moved": re.compile(rf"moved\s+(?:by\s+)?(?:more\s+than\s+)?{_NUMBER}\s*%"),
     "above": re.compile(rf"above\s+{_NUMBER}\s*(%?)"),
@@ -133,7 +133,8 @@ class Rule(Settings):
     """A rule of ``notify``.
 
     - ``when``: conditions, of which one suffices: changed, new (asked for the first time), moved more than N %,
-      above N, below N, vanished, disclosed (newly answered), check failed, corrected, night failed, over budget.
+      above N, below N, vanished, disclosed (newly answered), check failed, corrected, night failed, over budget,
+      canaries failed.
     - ``questions``: ids or patterns of questions; of a matrix, names of columns. All by default.
     - ``documents``: ids or patterns of documents. All by default.
     - ``to``: URLs as apprise takes them; one with a key or password is given by the variable that contains it,
@@ -357,6 +358,7 @@ class Report:
         cells: The matching cells by ``Rule.key``.
         failed: Why the night ended early, or "".
         over_budget: What its budget did not allow, or "".
+        canaries: Why the endpoint was not trusted, or "".
         table: The place of the table of differences, or "".
     """
 
@@ -364,6 +366,7 @@ class Report:
     cells: Mapping[str, Sequence[Found]] = field(default_factory=dict)
     failed: str = ""
     over_budget: str = ""
+    canaries: str = ""
     table: str = ""
 
     def messages(self, rules: Sequence[Rule]) -> dict[str, tuple[Target, Message]]:
@@ -378,6 +381,7 @@ class Report:
     def _message(self, rules: Sequence[Rule]) -> Message | None:
         said = {condition for rule in rules for condition in rule.when}
         heads = [("night failed", self.failed), ("over budget", self.over_budget)]
+        heads.append(("canaries failed", self.canaries))
         heads = [(condition, words) for condition, words in heads if words and condition in said]
         cells: dict[tuple[str, str], Found] = {}
         for rule in rules:
@@ -392,7 +396,7 @@ class Report:
             kind = "warning"
         about = [condition for condition, _ in heads] + ([counted(len(cells), "cell")] if cells else [])
         title = f"okralong, night {self.night}: {', '.join(about)}"
-        page = _Page.of([words for _, words in heads], list(cells.values()), self.table)
+        page = _Page.of(list(dict.fromkeys(words for _, words in heads)), list(cells.values()), self.table)
         return Message(title, page.text, page.html, kind)
 
 
