@@ -76,6 +76,13 @@ def test_only_the_kinds_of_change_that_a_word_means() -> None:
     assert matching(rule("new"), [cell(Value(), money(2), "new_question")])
 
 
+def test_a_correction_is_told_beside_another_change() -> None:
+    news = [cell(money(1), money(1), "corrected", corrected=True), cell(money(1), money(2), corrected=True)]
+    assert [each.reasons(rule("corrected")) for each in news] == [["corrected"], ["corrected"]]
+    assert [each.reasons(rule("changed")) for each in news] == [[], ["changed"]]
+    assert not matching(rule("corrected"), [cell(money(1), money(2))])
+
+
 def test_questions_and_documents_narrow_a_rule() -> None:
     news = [cell(money(1), money(2))]
     assert matching(rule("changed", questions="revenue", documents="ac*"), news)
