@@ -109,13 +109,13 @@ def test_checks_and_the_shipped_ones_over_its_columns_are_written_into_the_run(p
     wanted = [
         "liabilities > 0",
         "'total assets' >= equity",
-        "'Total assets' = 'liabilities' + 'equity'",
+        "'Total assets' = liabilities + equity",
         "'Total assets' > 0",
         "'Total assets' steady by company",
         "'Total assets' in one currency",
         "'Total assets' tagged us-gaap:Assets, ifrs-full:Assets",
-        "'liabilities' tagged us-gaap:Liabilities, ifrs-full:Liabilities",
-        "'equity' tagged us-gaap:StockholdersEquity, "
+        "liabilities tagged us-gaap:Liabilities, ifrs-full:Liabilities",
+        "equity tagged us-gaap:StockholdersEquity, "
         "us-gaap:StockholdersEquityIncludingPortionAttributableToNoncontrollingInterest, ifrs-full:Equity, "
         "ifrs-full:EquityAttributableToOwnersOfParent",
     ]
@@ -138,7 +138,7 @@ def test_types_and_columns_are_recognized_by_their_other_names(tmp_path: Path) -
     """
     rules = read_checks(columns_file(tmp_path, text))
     assert rules is not None
-    assert "'gross profit' = 'revenue' - 'cost of revenue'" in rules
+    assert "'gross profit' = revenue - 'cost of revenue'" in rules
     assert read_checks([{"question": "Fine?"}]) is None
 
 

@@ -105,4 +105,4 @@ def test_a_rule_of_the_file_replaces_the_shipped_concepts(tmp_path: Path) -> Non
     assert rules is not None
     tagged = [rule for rule in rules if " tagged " in rule]
     assert tagged[0] == "revenue tagged us-gaap:InterestAndDividendIncomeOperating in 's3://bucket/night/facts' by cik"
-    assert [rule.partition(" tagged ")[0] for rule in tagged[1:]] == ["'assets'", "'net income'"]
+    assert [rule.partition(" tagged ")[0] for rule in tagged[1:]] == ["assets", "'net income'"]

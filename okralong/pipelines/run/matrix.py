@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from okralong.pipelines.answering.answer_types import AMOUNTS, read_answer_type
 from okralong.pipelines.core.config import Settings, load_config, parse_config
 from okralong.pipelines.core.types import Question, QuestionError
-from okralong.pipelines.statements.checks import Rule, RuleError, parse_rule
+from okralong.pipelines.statements.checks import Rule, RuleError, parse_rule, quoted
 
 EACH: Final = "each"
 """The value of ``doc_ids`` that asks the question about each document separately."""
@@ -157,10 +157,10 @@ class ShippedChecks(Settings):
         for rule in self.rules:
             needed = parse_rule(rule, self.names).columns
             if all(item in items for item in needed):
-                yield re.sub(r"\b(" + "|".join(needed) + r")\b", lambda found: f"'{items[found[1]]}'", rule)
+                yield re.sub(r"\b(" + "|".join(needed) + r")\b", lambda found: quoted(items[found[1]]), rule)
         for item, column in items.items():
             if concepts := self.concepts.get(item):
-                yield f"'{column}' tagged {', '.join(concepts)}"
+                yield f"{quoted(column)} tagged {', '.join(concepts)}"
 
 
 def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:

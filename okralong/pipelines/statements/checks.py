@@ -307,6 +307,11 @@ class Node:
         )
 
 
+def quoted(name: str) -> str:
+    """Return a column's name as rules write it."""
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"'{name}'"
+
+
 def _parse(text: str, known: Mapping[str, str]) -> Node:
     tokens: list[Node] = []
     at, text = 0, text.strip()
