@@ -127,11 +127,12 @@ def test_canaries_are_asked_anew_each_night_and_a_swapped_model_ends_it(
 
 
 def test_a_second_endpoint_takes_over_until_the_first_is_right_again(folder: Path, reader: FakeOpenAI) -> None:
-    with FakeOpenAI(rules=[(lambda messages: True, counting())], models=["other"]) as second:
+    with FakeOpenAI(rules=[(lambda messages: True, counting())], models=["other"]) as second, webhook() as hook:
         price = {"input": 1.0, "cached_input": 0.5, "output": 2.0}
         llm = {"base_url": second.base_url, "model": "other", "price": price}
         canaries = {"questions": "canaries.jsonl", "otherwise": "second", "second_llm": llm}
-        config = configured(folder, canaries=canaries, budget_usd=1.0)
+        rule = {"when": "canaries failed", "to": f"json://127.0.0.1:{hook.port}/"}
+        config = configured(folder, canaries=canaries, budget_usd=1.0, notify=[rule])
         reader.rules = [(lambda messages: True, counting("bells"))]
         assert run_nightly(config) == EXIT_FAILURES, "the night is done, and somebody should look at the endpoint"
         assert (len(reader.received), len(second.received)) == (2, 3)
@@ -144,6 +145,9 @@ def test_a_second_endpoint_takes_over_until_the_first_is_right_again(folder: Pat
         )
         [row] = flat_answers(Folder.of(folder / "nightly" / "current")).to_pylist()
         assert (row["number"], row["model"]) == (5600, "other")
+        [(_, told)] = hook.taken
+        assert told["title"].endswith(": canaries failed")
+        assert "the endpoint got 0 of 2 canaries right" in told["message"]
 
         reader.rules = [(lambda messages: True, counting())]
         run_nightly(config)
@@ -153,6 +157,7 @@ def test_a_second_endpoint_takes_over_until_the_first_is_right_again(folder: Pat
         reader.rules = second.rules = [(lambda messages: True, counting("bells"))]
         with pytest.raises(CanariesFailed, match="the second endpoint got 0 of 2 canaries right"):
             run_nightly(config)
+        assert len(hook.taken) == 2
 
 
 def test_a_killed_night_pays_no_canary_twice_and_canaries_count_against_the_budget(

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
 from okralong.jobs import notify
 from okralong.jobs.nightly import NightStopped, run_nightly
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_CHANGED, EXIT_ENDPOINT, EXIT_FAILURES, EXIT_OK, OkraError, OverBudget
 from okralong.pipelines.run.nightly import Night, nights
+from okralong.pipelines.run.notify import FromEnvironment, Rule
 from tests.fakes.notify_servers import mail_server, webhook, words_of
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.jobs.conftest import PAPER, call, endpoint
@@ -199,3 +201,18 @@ def test_the_library_is_only_loaded_to_send() -> None:
     assert (
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
     )
+
+
+def test_slack_gets_plain_text_under_the_title(monkeypatch: pytest.MonkeyPatch) -> None:
+    from apprise.plugins.slack import NotifySlack
+
+    rule = Rule(when=["changed"], to=[FromEnvironment(env="SLACK_URL")])
+    with webhook() as hook:
+        monkeypatch.setattr(NotifySlack, "webhook_url", f"http://127.0.0.1:{hook.port}")
+        monkeypatch.setenv("SLACK_URL", "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#desk")
+        assert notify.try_targets(Console(), [rule])
+    [(path, body)] = hook.taken
+    assert path == "/T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
+    said = json.dumps(body)
+    assert "test message" in said
+    assert "before: 100,000 USD\\n  after: 112,000 USD" in said
