@@ -59,7 +59,7 @@ def test_a_correction_marks_its_cell_until_its_page_changes(
     night = nights(Folder.of(place))[-1]
     assert night.notes["reopened"] == ["listed@lantern", "revenue@lantern"]
     page = (place / "nights" / night.name / "differences.html").read_text()
-    assert "corrections reopened, to be looked at again: listed@lantern (the document changed)" in page
+    assert "corrections reopened, to be looked at again: listed@lantern (the passage changed)" in page
     found = pq.read_table(place / "nights" / night.name / "differences.parquet").to_pylist()
     assert {row["query_id"]: (row["change"], row["cause"]) for row in found if row["after_correction"]} == {
         "listed@lantern": ("changed", "document"),
@@ -67,7 +67,7 @@ def test_a_correction_marks_its_cell_until_its_page_changes(
         "revenue@alder": ("corrected", "correction"),
     }
     told = {row["query_id"]: row["after_correction"] or "" for row in found}
-    assert told["listed@lantern"].endswith("(reopened: the document changed)")
+    assert told["listed@lantern"].endswith("(reopened: the passage changed)")
     assert corrections_of(current)["revenue@alder"].state == "corrected"
     assert [each.query_id for each in read_questions(str(gold))[0]] == ["revenue@alder"]
     code, printed = okralong("corrections", place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.reporting.export import export_run, flat_answers
 from okralong.pipelines.reporting.filled import read_filled
-from okralong.pipelines.run.corrections import corrections_of, read_entries, reopened_by
+from okralong.pipelines.run.corrections import Correction, Entry, corrections_of, read_entries, reopened_by, rests_on
 from okralong.pipelines.run.rows import write_order
 from tests.archives.written import write_version
 
@@ -28,8 +29,9 @@ CHAIR = TEXT.index("The chair")
 TYPES = {"sales": "money", "share": "percent", "day": "date", "chair": "", "up": 'choices ["rose", "fell"]'}
 
 
-def write_archive(place: Path, text: str) -> Archive:
-    sections = [{"kind": "page", "name": str(n), "start_char": at} for n, at in ((1, 0), (2, text.index("The chair")))]
+def write_archive(place: Path, text: str, *, pages: bool = True) -> Archive:
+    starts = ((1, 0), (2, text.index("The chair"))) if pages else ()
+    sections = [{"kind": "page", "name": str(number), "start_char": at} for number, at in starts]
     document: dict[str, Any] = {"doc_id": "report", "text": text, "n_tokens": 9, "tables": [], "sections": sections}
     document["sha256"] = text[:40]
     return Archive.open(f"{write_version(place, [document], [150], {'model': 'm'}, fingerprint='made')}@1")
@@ -213,3 +215,19 @@ def test_only_a_changed_page_opens_a_correction_again(run: Folder, tmp_path: Pat
     assert reopened(f"A new cover.\n\x0c{TEXT}".replace("1,544", "1,545")) == {"sales": "the page changed"}
     assert reopened(TEXT, there=False) == dict.fromkeys(("sales", "chair"), "the document is gone")
     assert reopened(TEXT, {"chair": ("Who chairs?", "")}) == {"chair": "the question changed"}
+
+
+def test_without_pages_the_words_around_a_citation_count(tmp_path: Path) -> None:
+    text = f"{'Before. ' * 400}{TEXT}{' After.' * 400}"
+    start = text.index("Sales")
+    row = {"citations": [{"doc_id": "report", "start_char": start, "end_char": start + 33}], "doc_ids": ["report"]}
+    sources = rests_on(write_archive(tmp_path / "plain", text, pages=False), row)
+    entry = Entry("q", "corrected", datetime.now(UTC), "Ada", question="Q?", sources=sources)
+
+    def reason(later: str) -> str:
+        archive = write_archive(tmp_path / f"plain-{len(list(tmp_path.iterdir()))}", later, pages=False)
+        found = reopened_by({"q": Correction(entry)}, archive, {"report": "another"}, {}, "2026-11-28")
+        return found[0].reason if found else ""
+
+    assert reason(f"A new beginning. {text} A new end.") == ""
+    assert reason(text.replace("1,544", "1,545")) == "the passage changed"

@@ -636,7 +636,8 @@ KNOWN_DOCUMENTS: Final = table_schema("known_documents", [("doc_id", pa.string()
 """The documents for which the answers of a nightly's ``current`` are valid, with the hashes of their ids and texts."""
 
 _RESTS_ON: Final = pa.struct(
-    [(name, pa.string()) for name in ("doc_id", "section", "document_sha256", "passage_sha256")]
+    [(name, pa.string()) for name in ("doc_id", "section", "document_sha256", "passage_sha256", "begins")]
+    + [("n_chars", pa.int64())]
 )
 
 CORRECTIONS: Final = table_schema(
@@ -661,7 +662,8 @@ CORRECTIONS: Final = table_schema(
 """What people corrected in a run or in a nightly's ``current``; rows are only appended. ``event`` is corrected,
 withdrawn, reopened or purged; ``reason`` says why a correction was reopened. ``previous`` is what was there before: the
 answer, or the correction before. ``question`` to ``asked_id`` are those of the answer. ``sources`` are what it rests
-on, with the hash of the document and of the page, sheet or section (null: of the document as a whole)."""
+on, with the hash of the document and of the page, sheet or section (null: of the document as a whole). In documents
+without sections the hash is that of the ``n_chars`` characters around the citation, which ``begins`` starts."""
 
 FLAT_CORRECTIONS: Final = _described(
     "flat_corrections",

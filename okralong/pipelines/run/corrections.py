@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -48,6 +49,8 @@ class RestsOn:
     section: str = ""
     document_sha256: str | None = None
     passage_sha256: str | None = None
+    begins: str = ""
+    n_chars: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,17 +256,26 @@ def whoever() -> str:
 # --------
 # The pages that a correction rests on.
 
+AROUND_CHARS: Final = 1_500  # project default
+"""Characters before and after a citation that count as its page in documents without sections."""
+BEGINS_CHARS: Final = 40  # project default
+"""Characters by which these are found in a later version of the document."""
+
 
 def rests_on(archive: Archive | None, row: Mapping[str, Any]) -> tuple[RestsOn, ...]:
     """Return the cited pages of an answer with their hashes; without citations, the documents of its scope."""
     found: dict[RestsOn, None] = {}
-    spans = [(each["doc_id"], int(each["start_char"])) for each in row["citations"] or ()]
-    for doc_id, start in spans or [(doc_id, -1) for doc_id in row["doc_ids"] or ()]:
+    spans = [(each["doc_id"], int(each["start_char"]), int(each["end_char"])) for each in row["citations"] or ()]
+    for doc_id, start, end in spans or [(doc_id, -1, -1) for doc_id in row["doc_ids"] or ()]:
         document = _document(archive, doc_id)
         if document is None:
             found[RestsOn(doc_id)] = None
-        elif start < 0 or not document.sections:
+        elif start < 0:
             found[RestsOn(doc_id, "", document.sha256)] = None
+        elif not document.sections:
+            words = document.text[max(start - AROUND_CHARS, 0) : end + AROUND_CHARS]
+            around = (_digest(words), words[:BEGINS_CHARS], len(words))
+            found[RestsOn(doc_id, "", document.sha256, *around)] = None
         else:
             section, text = next(
                 (place, text) for place, first, last, text in _sections(document) if first <= start < last
@@ -334,8 +346,14 @@ def _changed(source: RestsOn, archive: Archive, documents: Mapping[str, str]) ->
     if source.passage_sha256 is None:
         return "the document changed"
     document = _document(archive, source.doc_id)
-    held = {_digest(text) for *_, text in _sections(document)} if document is not None else set()
-    return "" if source.passage_sha256 in held else "the page changed"
+    if document is None:
+        return "the document is gone"
+    if not source.n_chars:
+        held = {_digest(text) for *_, text in _sections(document)}
+        return "" if source.passage_sha256 in held else "the page changed"
+    places = (match.start() for match in re.finditer(f"(?={re.escape(source.begins)})", document.text))
+    passages = (document.text[at : at + source.n_chars] for at in places)
+    return "" if source.passage_sha256 in map(_digest, passages) else "the passage changed"
 
 
 # --------
