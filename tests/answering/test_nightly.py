@@ -101,7 +101,7 @@ def test_a_night_goes_on_from_its_state(tmp_path: Path) -> None:
     night = next_night([], NOW).after("index", archive_version=3, notes={"a": 1}).after("estimate", due=("x",))
     night.write(place)
     assert Night.read(place) == night
-    assert (night.phase, night.spends, PHASES[-1]) == ("answer", True, "done")
+    assert (night.phase, night.spends, PHASES[-1]) == ("canaries", True, "done")
     assert not next_night([], NOW).spends
 
 
