@@ -155,7 +155,7 @@ def _from_options(
             raise InputError(f"{cell}: {why} Nothing was recorded.")
         found.append(Wanted(cell, words, note.strip()))
     for query_id in dict.fromkeys(withdraw):
-        if query_id not in known or query_id not in answers:
+        if query_id not in known:
             there = ", ".join(sorted(known)[:8]) or "none"
             raise InputError(f"{query_id!r} has no correction; corrected are: {there}. Nothing was recorded.")
         found.append(Wanted(query_id, ""))

@@ -547,8 +547,7 @@ class NightJob:
 
     def _merge(self) -> None:
         new, run = self._merged(), self._own_run()
-        same = self.current.begun.get("archive") == new.begun["archive"] and run is None
-        if not same or self._rows(self.current) != list(new.answers):
+        if run is not None or not new.is_in(self.current):
             documents = known_documents(self._prepared().archive)
             write_current(self.current_folder, new, run, documents, self._manifest(new))
         append_entries(self.current_folder, self._reopened(new))

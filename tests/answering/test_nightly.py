@@ -13,7 +13,18 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.run import nightly
-from okralong.pipelines.run.nightly import PHASES, Current, Keep, Night, NightlyConfig, due, expired, next_night, only
+from okralong.pipelines.run.nightly import (
+    PHASES,
+    Current,
+    Keep,
+    Merged,
+    Night,
+    NightlyConfig,
+    due,
+    expired,
+    next_night,
+    only,
+)
 from okralong.pipelines.run.prepare import Prepared, Scoped
 
 NOW = datetime(2026, 11, 25, 1, 0, tzinfo=UTC)
@@ -81,6 +92,15 @@ def test_what_is_asked_otherwise_or_had_no_answer_is_due(prepared: Prepared, mon
     assert due(changed, current(prepared), DOCUMENTS, []) == {"a": "in other words", "b": "another scope"}
     monkeypatch.setattr(nightly, "setup_of", lambda _: "another")
     assert set(due(prepared, current(prepared), DOCUMENTS, []).values()) == {"another config"}
+
+
+def test_other_checks_of_the_same_answers_are_merged_too(prepared: Prepared) -> None:
+    begun = {"archive": "archive@1", "columns": ["a"], "checks": ["a > 0"]}
+    held = replace(current(prepared), begun=begun)
+    rows = [held.answers[query_id] for query_id in sorted(held.answers)]
+    assert Merged(begun, rows, []).is_in(held)
+    assert not Merged(begun | {"checks": ["a > 1"]}, rows, []).is_in(held)
+    assert not Merged(begun, rows[1:], []).is_in(held)
 
 
 def test_nights_are_named_by_their_day_and_kept_by_rules(tmp_path: Path) -> None:

@@ -159,6 +159,8 @@ SECRET = "hunter2hunter2hunter2"
         f"mailto://me:{SECRET}@mail.example",
         f"slack://{SECRET}/b/c",
         f"json://host.example/hooks/{SECRET}",
+        f"json://host.example/hooks/v1.{SECRET}.x",
+        f"json://host.example/hooks%2F{SECRET}",
         f"json://me:{SECRET}@host.example/",
         f"json://host.example/?key={SECRET}",
         f"mailto://mail.example?pass={SECRET}",

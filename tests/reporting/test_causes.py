@@ -11,7 +11,7 @@ import pytest
 
 from okralong.pipelines.core.schemas import JOURNAL
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.reporting.causes import AnswerSide, Replayed, causes
+from okralong.pipelines.reporting.causes import AnswerSide, Replayed, Trace, causes
 
 Steps = list[tuple[str, dict[str, Any], str]]
 """Kind, body and hash of a request."""
@@ -90,3 +90,18 @@ def test_the_answers_alone_tell_some_causes(tmp_path: Path) -> None:
         "hash": "document",
     }
     assert found["type"].because == "the answer type: text → money"
+
+
+def test_a_further_attempt_keeps_the_request_of_the_first() -> None:
+    def trace(*rows: tuple[str, str, dict[str, Any]]) -> Trace:
+        found = Trace()
+        for kind, request, body in rows:
+            step = {"kind": kind, "request_hash": request, "body": json.dumps(body), "path": "generate", "sample": 0}
+            found.add(step)
+        return found
+
+    first = ("request", "1", {"request": {"model": "m", "messages": [{"role": "user", "content": "Who?"}]}})
+    answer = ("reply", "1", {"reply": {"text": "Ada"}})
+    assert trace(first, ("request", "1", {"request": {}}), answer) == trace(first, answer)
+    other = trace(first, ("request", "2", {"request": {}}), ("reply", "2", {"reply": {"text": "Bo"}}))
+    assert other.calls["generate", 0].request is None, "another request, which was not recorded"

@@ -87,6 +87,10 @@ def test_cells_agree_differ_or_have_no_fact_and_keep_their_values(archive: Archi
     (note,) = checked.notes
     assert note.startswith(f"{tmp_path}/facts/CIK0000000008.json is not used: it is no JSON")
     assert list(checked.table().column("net income").to_pylist()) == [88_000.0, None, None]
+    (tmp_path / "facts").rename(tmp_path / "elsewhere")
+    assert made.checked(rules, archive).notes == [
+        f"There is no folder {tmp_path}/facts with company facts. Correct company_facts."
+    ]
 
     tables = {"matrix": checked.table(), "tagged_facts": checked.tagged_table()}
     write_tables(tables, str(tmp_path / "table.xlsx"), "xlsx", checked)

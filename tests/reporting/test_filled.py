@@ -7,9 +7,11 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import openpyxl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
@@ -148,7 +150,12 @@ def test_a_row_that_is_wrong_is_named_and_nothing_is_recorded(run: Folder, tmp_p
     del book["okralong"]
     book.save(tmp_path / "bare.xlsx")
     (tmp_path / "text.xlsx").write_text("no workbook")
+    with ZipFile(file) as whole, ZipFile(tmp_path / "broken.xlsx", "w") as broken:
+        for name in whole.namelist():
+            content = whole.read(name)
+            broken.writestr(name, content[: len(content) // 2] if name.endswith("sheet1.xml") else content)
     refused = {"bare": "lacks the sheet answers or the hidden", "text": "cannot be read", "none": "There is no file"}
+    refused["broken"] = "cannot be read"
     for name, words in refused.items():
         with pytest.raises(InputError, match=words):
             read_filled(tmp_path / f"{name}.xlsx")
@@ -191,7 +198,10 @@ def test_conflicts_are_named_and_one_side_may_be_taken(run: Folder, tmp_path: Pa
     ):
         code, printed = okralong(run.path, *arguments)
         assert (code, words in printed) == (2, True), printed
-    assert okralong(run.path, "--withdraw", "chair")[0] == 0
+    rows = run.at("answers").read_table("part-000000001.parquet")
+    run.at("answers").write_table("part-000000001.parquet", rows.filter(pc.not_equal(rows["query_id"], "chair")))
+    assert okralong(run.path, "--withdraw", "chair")[0] == 0, "although it is no longer asked"
+    run.at("answers").write_table("part-000000001.parquet", rows)
     assert run.at("corrections").read_bytes("gold.jsonl") == b""
     assert flat_answers(run)["correction"].null_count == len(TYPES)
 

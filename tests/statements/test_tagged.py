@@ -139,6 +139,14 @@ def test_company_facts_are_read_as_the_sec_publishes_them() -> None:
     assert compared(amount("45754000000", "2023"), read.of(["us-gaap:Revenues"]), ANNUAL)[0] == "agrees"
 
 
+def test_impossible_numbers_and_other_concepts_are_left_out() -> None:
+    rows = ",".join(f'{{"val": {val}, "end": "2023-12-31"}}' for val in ("1E999999999", "1E-99", "NaN", "5E6"))
+    units = f'{{"units": {{"USD": [{rows}]}}}}'
+    read = CompanyFacts.read(f'{{"facts": {{"us-gaap": {{"Assets": {units}, "Cash": {units}}}}}}}'.encode())
+    assert [each.shown for each in read.of(["us-gaap:Assets"])] == ["5,000,000 USD (2023-12-31)"]
+    assert read.only({"us-gaap:Assets", "dei:Absent"}).facts == {"us-gaap": {"Assets": read.facts["us-gaap"]["Assets"]}}
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [

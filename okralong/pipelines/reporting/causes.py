@@ -102,10 +102,12 @@ class Trace:
         """Add a row of the journal, which replaces earlier rows of the same step."""
         body, key = json.loads(row["body"]), (row["path"], row["sample"])
         known = self.calls.get(key, _Call())
+        asked = known.request if known.request_hash == row["request_hash"] else None
         if row["kind"] == "request":
-            self.calls[key] = _Call(row["request_hash"], None, _request(body["request"]))
+            if body["request"].get("messages"):  # further attempts are recorded without
+                asked = _request(body["request"])
+            self.calls[key] = _Call(row["request_hash"], None, asked)
         elif row["kind"] == "reply":
-            asked = known.request if known.request_hash == row["request_hash"] else None
             said = json.dumps([body["reply"].get("text"), body.get("refusal")])
             self.calls[key] = _Call(row["request_hash"], said, asked)
         elif row["kind"] == "retrieval":

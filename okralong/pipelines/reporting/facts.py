@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from okralong.pipelines.core.filesystems import located, open_file
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import OkraError
 from okralong.pipelines.statements.checks import Failure, Row, Rule, Value
 from okralong.pipelines.statements.tagged import (
@@ -67,6 +68,7 @@ class FactsReader:
         tagged = [rule for rule in rules if rule.kind == "tagged"]
         if self.archive is None or not tagged:
             return
+        concepts = {concept for rule in tagged for concept in rule.concepts}
         metadata = {name: self.groups(name) for name in ("period_end", "fiscal_year", "fiscal_quarter", "accession")}
         for doc_id, row in rows.items():
             mine = [rule for rule in tagged if rule.columns[0] in row]
@@ -76,7 +78,7 @@ class FactsReader:
             inline = self.archive.tagged_facts(doc_id) if doc_id in self.archive.entries() else []
             for rule in mine:
                 value = row[rule.columns[0]]
-                company = self._company(rule, doc_id)
+                company = self._company(rule, doc_id, concepts)
                 if not inline and company is None:
                     continue
                 facts = inline_facts(inline, rule.concepts, doc_id)
@@ -85,26 +87,29 @@ class FactsReader:
                 result, fact = compared(amount, facts, of)
                 yield TaggedCell(doc_id, rule.columns[0], result, value, fact)
 
-    def _company(self, rule: Rule, doc_id: str) -> CompanyFacts | None:
+    def _company(self, rule: Rule, doc_id: str, concepts: Collection[str]) -> CompanyFacts | None:
         """Return the company-facts file of a document's company, None without one."""
         cik = plain_cik(self.groups(rule.by).get(doc_id, "")) if rule.folder else ""
         if not cik:
             return None
-        path = f"{rule.folder.rstrip('/')}/CIK{cik}.json"
+        folder = rule.folder.rstrip("/")
+        path = f"{folder}/CIK{cik}.json"
         if path not in self._companies:
-            self._companies[path] = self._read(path)
+            self._companies[path] = self._read(folder, path, concepts)
         return self._companies[path]
 
-    def _read(self, path: str) -> CompanyFacts | None:
+    def _read(self, folder: str, path: str, concepts: Collection[str]) -> CompanyFacts | None:
         try:
             filesystem, inside = located(path)
             info = filesystem.get_file_info(inside)
             if not info.is_file:
+                if not Folder.of(folder).is_there:
+                    self.notes[folder] = f"There is no folder {folder} with company facts. Correct company_facts."
                 return None
             if info.size > MOST_BYTES:
                 raise FactsError(f"it has {info.size:,} bytes, more than {MOST_BYTES:,}")
             with open_file(filesystem, inside) as file:
-                return CompanyFacts.read(bytes(file.read()))
+                return CompanyFacts.read(bytes(file.read())).only(concepts)
         except (FactsError, OSError, OkraError) as error:
             self.notes[path] = f"{path} is not used: {error}. Download it again, or delete it."
             return None

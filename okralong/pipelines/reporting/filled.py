@@ -7,6 +7,7 @@ it is now. Rows are found by query_id, so they may be sorted, filtered or delete
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -27,6 +28,12 @@ ANSWERS: Final = "answers"
 """The sheet that is read."""
 SHOWN_CHARS: Final = 80
 """Maximum length of an answer in a message. # project default"""
+
+
+_UNREADABLE: Final = (
+    *(InvalidFileException, BadZipFile, zlib.error, OSError, ValueError),
+    *(SyntaxError, LookupError, TypeError, AttributeError),  # of broken XML: SyntaxError
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ def read_filled(file: str | Path) -> Filled:
         book = load_workbook(file)  # with formulas, which are refused
     except FileNotFoundError:
         raise InputError(f"There is no file {file}.") from None
-    except (InvalidFileException, BadZipFile, KeyError, OSError, ValueError) as error:
+    except _UNREADABLE as error:
         raise InputError(
             f"{file} cannot be read as an Excel workbook (.xlsx): {error}. Nothing was recorded."
         ) from None

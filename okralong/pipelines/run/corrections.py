@@ -190,7 +190,7 @@ def entries_of(
     """Return the entries that record what a person wants.
 
     Args:
-        wanted: The cells; each must have an answer.
+        wanted: The cells; each must have an answer, or a correction to withdraw.
         answers: Rows of the table ``answers`` by query_id.
         known: The corrections that stand.
         archive: The run's archive; without it the entries have no hashes.
@@ -199,8 +199,14 @@ def entries_of(
     """
     now = datetime.now(UTC)
     found = []
-    for one in sorted(wanted, key=lambda each: sorted(answers[each.query_id]["doc_ids"] or ())):  # reads documents once
-        row, before = answers[one.query_id], known.get(one.query_id)
+    order = {query_id: sorted(row["doc_ids"] or ()) for query_id, row in answers.items()}  # reads documents once
+    for one in sorted(wanted, key=lambda each: order.get(each.query_id, [])):
+        before = known.get(one.query_id)
+        if one.query_id not in answers and before is not None:  # its question is no longer asked
+            entry = replace(before.entry, event=WITHDRAWN, at=now, by=by, night=night)
+            found.append(replace(entry, previous=entry.corrected, corrected="", note=""))
+            continue
+        row = answers[one.query_id]
         found.append(
             Entry(
                 query_id=one.query_id,
@@ -278,7 +284,8 @@ def rests_on(archive: Archive | None, row: Mapping[str, Any]) -> tuple[RestsOn, 
             found[RestsOn(doc_id, "", document.sha256, *around)] = None
         else:
             section, text = next(
-                (place, text) for place, first, last, text in _sections(document) if first <= start < last
+                ((place, text) for place, first, last, text in _sections(document) if first <= start < last),
+                ("", document.text),
             )
             found[RestsOn(doc_id, section, document.sha256, _digest(text))] = None
     return tuple(found)

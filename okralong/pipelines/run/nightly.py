@@ -287,6 +287,11 @@ class Merged:
     origins: Sequence[Mapping[str, Any]]
     order: Sequence[str] = ()
 
+    def is_in(self, current: Current) -> bool:
+        """Return whether ``current`` has the same archive, columns, checks and answers."""
+        same = all(current.begun.get(name) == self.begun[name] for name in ("archive", "columns", "checks"))
+        return same and [current.answers[query_id] for query_id in sorted(current.answers)] == list(self.answers)
+
 
 def merged(prepared: Prepared, current: Current, run: Folder | None, night: Night) -> Merged:
     """Merge the answers of a night's ``run`` (None if no question was due) into those of ``current``.

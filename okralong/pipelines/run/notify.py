@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator
 
@@ -32,7 +32,7 @@ VALUE_CHARS: Final = 300  # project default
 _NUMBER: Final = r"([-+]?\d[\d,_]*(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _WORDS: Final = {
     "changed": "its answer changed",
-    "new": "asked for the first time",
+    "new": "asked for the first time, or in other words",
     "vanished": "no longer answered",
     "disclosed": "newly answered",
     "check failed": "check failed",
@@ -74,7 +74,7 @@ _PLAIN: Final = ("json", "jsons", "xml", "xmls", "form", "forms", "mailto", "mai
 _QUERY: Final = frozenset(("to", "from", "cc", "bcc", "reply", "smtp", "mode", "name", "format", "method"))
 _QUERY_OF_ALL: Final = frozenset(("rto", "cto", "overflow", "verify", "retry", "wait"))
 _TOKEN: Final = re.compile(r"(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{16,}|[\w-]{32,}")
-"""A segment of a path that looks like a token."""
+"""A part of a path that looks like a token."""
 _USE_ENV: Final = "Put the whole URL into an environment variable and write its name: to: [{env: OKRALONG_NOTIFY_URL}]"
 
 
@@ -124,7 +124,7 @@ def _secret_in(url: str) -> str | None:
     allowed = _QUERY | _QUERY_OF_ALL if scheme.startswith("mailto") else _QUERY_OF_ALL | {"method", "format"}
     if parts.fragment or any(name.lower() not in allowed for name, _ in parse_qsl(parts.query, True)):
         return "has a parameter that may hold a key"
-    if any(_TOKEN.fullmatch(part) for part in parts.path.split("/")):
+    if any(_TOKEN.fullmatch(part) for part in re.split(r"[^\w-]+", unquote(parts.path))):
         return "has what looks like a token in its path"
     return None
 
@@ -132,9 +132,9 @@ def _secret_in(url: str) -> str | None:
 class Rule(Settings):
     """A rule of ``notify``.
 
-    - ``when``: conditions, of which one suffices: changed, new (asked for the first time), moved more than N %,
-      above N, below N, vanished, disclosed (newly answered), check failed, corrected, night failed, over budget,
-      canaries failed.
+    - ``when``: conditions, of which one suffices: changed, new (asked for the first time, or in other words), moved
+      more than N %, above N, below N, vanished, disclosed (newly answered), check failed, corrected, night failed, over
+      budget, canaries failed.
     - ``questions``: ids or patterns of questions; of a matrix, names of columns. All by default.
     - ``documents``: ids or patterns of documents. All by default.
     - ``to``: URLs as apprise takes them; one with a key or password is given by the variable that contains it,
@@ -315,7 +315,7 @@ def _shown(value: Value) -> str:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
+    text = " ".join(_printable(text).split())
     return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]} …"
 
 
@@ -435,7 +435,12 @@ def _linked(source: str, link: str) -> str:
 
 
 def _safe(text: str) -> str:
-    return html.escape("".join(each if each.isprintable() else " " for each in text))
+    return html.escape(_printable(text))
+
+
+def _printable(text: str) -> str:
+    """Replace control characters and marks of direction by blanks."""
+    return "".join(each if each.isprintable() else " " for each in text)
 
 
 SAMPLE: Final = Found(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -25,6 +25,12 @@ MONTHS: Final[Mapping[int, range]] = {12: range(350, 381), 9: range(259, 288), 6
 _OUTFLOW: Final = re.compile(r"^(?:Payments|Repayments)|Cost|Expense|Paid|Repurchase|Dividend|Provision|TaxBenefit")
 """Concepts whose amounts are tagged as positive and printed with either sign. project default"""
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+_LARGEST_EXPONENT: Final = 30  # project default
+"""Of a number; arithmetic with far larger ones overflows."""
+_NAME_CHARS: Final = 200  # project default
+"""Maximum length of a company's name."""
 
 
 class FactsError(ValueError):
@@ -185,7 +191,16 @@ class CompanyFacts:
         facts = read.get("facts") if isinstance(read, dict) else None
         if not isinstance(facts, dict) or not all(isinstance(each, dict) for each in facts.values()):
             raise FactsError('it has no "facts" by taxonomy, as the SEC\'s company-facts files have')
-        return cls(str(read.get("entityName") or ""), facts)
+        return cls(str(read.get("entityName") or "")[:_NAME_CHARS], facts)
+
+    def only(self, concepts: Collection[str]) -> CompanyFacts:
+        """Return the facts of these concepts alone, a small part of a file."""
+        kept: dict[str, dict[str, Any]] = {}
+        for concept in concepts:
+            taxonomy, _, name = concept.partition(":")
+            if (held := self.facts.get(taxonomy, {}).get(name)) is not None:
+                kept.setdefault(taxonomy, {})[name] = held
+        return CompanyFacts(self.name, kept)
 
     def of(self, concepts: Sequence[str]) -> list[TaggedFact]:
         """Return the facts of some concepts in their order, later filings first; rows that are no fact are left out."""
@@ -211,7 +226,9 @@ class CompanyFacts:
             start, end = str(row.get("start") or ""), str(row["end"])
         except (KeyError, TypeError, AttributeError, InvalidOperation):
             return None
-        if not number.is_finite() or not _DAY.fullmatch(end) or (start and not _DAY.fullmatch(start)):
+        if not number.is_finite() or abs(number.adjusted()) > _LARGEST_EXPONENT:
+            return None
+        if not _DAY.fullmatch(end) or (start and not _DAY.fullmatch(start)):
             return None
         accession = str(row.get("accn") or "")
         words = (row.get("form"), accession, f"filed {row['filed']}" if row.get("filed") else "")
