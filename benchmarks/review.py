@@ -361,7 +361,7 @@ HEAD: Final = """# Planted errors
 What the review of a night names, of errors planted in nine money columns over 20 made-up filings
 (`benchmarks/review.py` says how). An error counts as caught if a failed check names its cell; "without facts" leaves
 out the comparison with company-facts files. The last column counts the errors whose difference from the night before
-has the right cause.
+has the right cause. These filings are regular, so few false alarms are to be expected of them.
 
     {command}
 
