@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from okralong.jobs import nightly
+from okralong.jobs import night
 from okralong.jobs.nightly import run_nightly
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import (
@@ -175,7 +175,7 @@ def test_a_killed_night_pays_no_canary_twice_and_canaries_count_against_the_budg
         raise Killed
 
     configured(folder, budget_usd=1.0)
-    monkeypatch.setattr(nightly, "judged", killing)
+    monkeypatch.setattr(night, "judged", killing)
     with pytest.raises(Killed):
         run_nightly(config)
     monkeypatch.undo()
