@@ -433,7 +433,11 @@ class NightJob:
         self._done("keep", notes={"finished_at": _now()})
 
     def _write_history(self) -> None:
-        self.folder.write_bytes(HISTORY, history_page(History.of(self.folder)))
+        try:
+            self.folder.write_bytes(HISTORY, history_page(History.of(self.folder)))
+        except Exception as error:
+            self._say(f"history: it could not be written: {error}. okralong report writes it again.", "yellow")
+            return
         self._say(f"history: {self._location(self.folder)}/{HISTORY}")
 
     # Used by several phases.

@@ -26,6 +26,7 @@ from okralong.pipelines.core.types import (
     CanariesFailed,
     ConfigError,
     InputError,
+    LockedError,
     OkraError,
     OverBudget,
     StoppedError,
@@ -79,7 +80,7 @@ def telling_of_stops(places: Places, console: Console) -> Iterator[None]:
     """Notify of a night that is over budget or fails. Being stopped by the user is no failure."""
     try:
         yield
-    except (StoppedError, CanariesFailed):  # of canaries the night has told already
+    except (StoppedError, LockedError, CanariesFailed):  # the other night goes on; of canaries the night has told
         raise
     except OverBudget as error:
         _tell_stop(places, console, over_budget=str(error))

@@ -109,4 +109,9 @@ def test_a_rule_of_the_file_replaces_the_shipped_concepts(tmp_path: Path) -> Non
     assert rules is not None
     tagged = [rule for rule in rules if " tagged " in rule]
     assert tagged[0] == "revenue tagged us-gaap:InterestAndDividendIncomeOperating in 's3://bucket/night/facts' by cik"
+    (tmp_path / "columns.yaml").write_text(
+        COLUMNS + "checks: [\"revenue tagged us-gaap:X in 'other' by id\"]\n", encoding="utf-8"
+    )
+    (first, *_) = read_checks(str(tmp_path / "columns.yaml")) or ()
+    assert first == f"revenue tagged us-gaap:X in '{tmp_path}/other' by id", "relative to the file, too"
     assert [rule.partition(" tagged ")[0] for rule in tagged[1:]] == ["assets", "'net income'"]

@@ -8,7 +8,7 @@ has only such questions.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Self
 
@@ -116,13 +116,16 @@ class Columns(Settings):
                     )
         return self
 
-    def rules(self) -> list[str]:
-        """Return the file's rules, then the shipped ones over its columns, with the names of the columns."""
+    def rules(self, resolved: Callable[[str], str] = str) -> list[str]:
+        """Return the file's rules, then the shipped ones over its columns, with the names of the columns.
+
+        ``resolved`` makes the path of a folder of company-facts files absolute.
+        """
         shipped = load_config(ShippedChecks, "checks.yaml") if self.shipped_checks else ShippedChecks()
         amounts = [column.name for column in self.columns if column.kind in AMOUNTS]
-        mine = [self._with_folder(parse_rule(text, self._names)) for text in self.checks]
+        mine = [self._with_folder(parse_rule(text, self._names), resolved) for text in self.checks]
         tagged = {rule.columns[0] for rule in mine if rule.kind == "tagged"}
-        shipped_ones = (self._with_folder(parse_rule(text, amounts)) for text in shipped.over(amounts))
+        shipped_ones = (self._with_folder(parse_rule(text, amounts), resolved) for text in shipped.over(amounts))
         others = [rule for rule in shipped_ones if rule.kind != "tagged" or rule.columns[0] not in tagged]
         return list(dict.fromkeys(rule.text for rule in (*mine, *others)))
 
@@ -130,10 +133,12 @@ class Columns(Settings):
     def _names(self) -> list[str]:
         return [column.name for column in self.columns]
 
-    def _with_folder(self, rule: Rule) -> Rule:
-        if rule.kind != "tagged" or rule.folder or not self.company_facts:
+    def _with_folder(self, rule: Rule, resolved: Callable[[str], str]) -> Rule:
+        folder = rule.folder or self.company_facts
+        if rule.kind != "tagged" or not folder:
             return rule
-        return parse_rule(f"{rule.text} in '{self.company_facts}' by {self.company_facts_by}", self._names)
+        said, by = rule.text.partition(" in '")[0], rule.by or self.company_facts_by
+        return parse_rule(f"{said} in '{resolved(folder)}' by {by}", self._names)
 
 
 class ShippedChecks(Settings):

@@ -113,12 +113,17 @@ def read_checks(source: Questions, beside: str = "") -> tuple[str, ...] | None:
     if not isinstance(source, (str, Path)) or PurePosixPath(str(source)).suffix.lower() not in (".yaml", ".yml"):
         return None
     text = _yaml_text(str(source), read_content(source))
-    columns = parse_config(Columns, text, str(source))
-    folder = columns.company_facts
-    if folder and "://" not in folder and not PurePosixPath(folder).is_absolute():
-        parent = (beside or str(source)).rpartition("/")[0]
-        folder = f"{parent}/{folder}" if "://" in parent else str((Path(parent) / folder).resolve())
-    return tuple(columns.model_copy(update={"company_facts": folder}).rules())
+    parent = (beside or str(source)).rpartition("/")[0]
+
+    def resolved(folder: str) -> str:
+        if "://" in folder or PurePosixPath(folder).is_absolute():
+            return folder
+        found = f"{parent}/{folder}" if "://" in parent else str((Path(parent) / folder).resolve())
+        if "'" in found:
+            raise InputError(f"{source} names the folder {found}, whose quotation mark rules cannot have. Rename it.")
+        return found
+
+    return tuple(parse_config(Columns, text, str(source)).rules(resolved))
 
 
 def _given(source: Any) -> Iterable[Any]:
