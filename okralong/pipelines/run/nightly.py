@@ -1,6 +1,6 @@
 """The logic of ``okralong nightly``: config, questions that are due, merging of answers, expiry of nights.
 
-The job itself is ``jobs/nightly.py``. Its folder has a subfolder ``nights/DATE`` for each night (``night.json``, a copy
+The job itself is ``jobs/night.py``. Its folder has a subfolder ``nights/DATE`` for each night (``night.json``, a copy
 of its questions, its run and its differences) and ``current``, a run folder with one row per question. ``current`` has
 its own answers, journal, ledger and failures, so it does not need the nights' folders.
 """
