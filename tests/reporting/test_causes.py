@@ -15,7 +15,7 @@ from okralong.pipelines.reporting.causes import AnswerSide, Replayed, Trace, cau
 
 Steps = list[tuple[str, dict[str, Any], str]]
 """Kind, body and hash of a request."""
-ROW = {"question": "What of it?", "answer_type": "", "status": "answered", "scope": ""}
+ROW = {"question": "What of it?", "answer": "That.", "answer_type": "", "status": "answered", "scope": ""}
 
 
 def hit(doc_id: str, sha256: str, start: int = 0) -> list[Any]:
@@ -90,6 +90,18 @@ def test_the_answers_alone_tell_some_causes(tmp_path: Path) -> None:
         "hash": "document",
     }
     assert found["type"].because == "the answer type: text → money"
+
+
+def test_evidence_that_moved_in_a_changed_document_is_the_documents(tmp_path: Path) -> None:
+    def asked(model: str) -> Steps:
+        body = {"model": model, "messages": [{"role": "user", "content": "Who?"}]}
+        return [("request", {"request": body}, model)]
+
+    runs = run(tmp_path / "before", asked("m")), run(tmp_path / "after", asked("n"))
+    before, after = AnswerSide(ROW, {"a": "1" * 64}), AnswerSide(ROW, {"a": "2" * 64})
+    assert causes({"q": (before, after)}, *runs)["q"] == ("document", "the text of a changed")
+    other = AnswerSide(ROW | {"answer": "This."}, {"a": "2" * 64})
+    assert causes({"q": (before, other)}, *runs)["q"] == ("model", "model: m → n"), "the same words were shown"
 
 
 def test_a_further_attempt_keeps_the_request_of_the_first() -> None:

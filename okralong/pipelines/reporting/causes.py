@@ -255,6 +255,10 @@ class _Walk:
     traces: tuple[Trace, Trace]
 
     def cause(self) -> Cause:
+        before, after = self.sides
+        same = before.row["answer"] == after.row["answer"]
+        if same and (changed := self._changed({*before.cites} & {*after.cites})):
+            return changed  # only the evidence moved, with the text around it
         old, new = (trace.calls for trace in self.traces)
         for key in dict.fromkeys((*old, *new)):
             first, second = old.get(key), new.get(key)
