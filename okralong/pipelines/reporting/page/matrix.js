@@ -7,7 +7,8 @@ function matrixCard(questions) {
   if (!matrix) return null;
   const body = el("tbody"), pager = el("div", { class: "pager" });
   const heading = (text, at, about) => el("th", { scope: "col", "data-column": at, title: about },
-    el("button", { type: "button", class: "said", text, click: () => sortBy(at) }));
+    el("button", { type: "button", class: "said", click: () => sortBy(at) },
+      text.split(/(?<=_)/).flatMap((part, place) => place ? [el("wbr"), part] : [part])));
   const head = el("tr", {}, heading("Document", -1), matrix.columns.map(([name, words], at) => heading(name, at, words)));
   const draw = () => {
     const documents = matrixDocuments(questions, matrix, matrixView);
