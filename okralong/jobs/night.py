@@ -41,12 +41,14 @@ from okralong.pipelines.reporting.history import HISTORY, History, history_page
 from okralong.pipelines.run.canaries import Verdict
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.corrections import (
+    REOPENED,
     Entry,
     append_entries,
     corrections_of,
     read_entries,
     reopened_by,
     standing,
+    write_gold,
 )
 from okralong.pipelines.run.nightly import (
     CANARIES,
@@ -314,7 +316,7 @@ class NightJob:
     def _diff(self) -> None:
         before, new = self.current, self._merged()
         entries, reopened = read_entries(self.current_folder), self._reopened(new)
-        corrected = standing(entries[: self._corrections_before()])
+        corrected = standing(self._known(entries))
         old = Exported.made(before.begun, self._rows(before), before.origins, corrected) if before.begun else None
         origins = {row["query_id"]: row for row in new.origins}
         journals = Replayed(self.current_folder), Replayed(self.run, setup_of(self._prepared()))
@@ -341,7 +343,7 @@ class NightJob:
         matters = found.matters and bool(before.begun or found.table.num_rows)
         notes = {"changes": dict(found.counts), "causes": dict(found.causes), "matters": matters}
         notes["checks"] = {"failed": len(tonight.matrix.failures) if tonight.matrix else 0, "new": len(failed)}
-        notes["reopened"] = [each.query_id for each in reopened]
+        notes |= {"reopened": [each.query_id for each in reopened], "corrections": len(entries)}
         code = EXIT_CHANGED if matters and self.config.exit_on_change else EXIT_OK
         self._done("diff", exit_code=self._at_least(code), notes=notes)
 
@@ -365,11 +367,13 @@ class NightJob:
             documents = known_documents(self._prepared().archive)
             write_current(self.current_folder, new, run, documents, self._manifest(new))
         append_entries(self.current_folder, self._reopened(new))
+        if read_entries(self.current_folder):
+            write_gold(self.current_folder)  # whoever recorded a correction may have been killed before
         write_order(self.current_folder, new.order, keep=False)
         for file in self.config.export:
             for path in export_run(self.current_folder, self.places.of(file))[0]:
                 self._say(f"written: {path}")
-        self._done("merge", notes={"corrections": len(read_entries(self.current_folder))})
+        self._done("merge")
 
     def _tell(self) -> None:
         """Send notifications and call ``on_change``. Neither can stop the night."""
@@ -466,10 +470,18 @@ class NightJob:
     def _merged(self) -> Merged:
         return merged(self._prepared(), self.current, self._own_run(), self.night)
 
-    def _corrections_before(self) -> int:
-        """Return how many entries the corrections had at the end of the last night."""
-        others = (night.notes for night in nights(self.folder) if night.name != self.night.name)
-        return next((notes["corrections"] for notes in reversed([*others]) if "corrections" in notes), 0)
+    def _known(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return the entries of corrections that the last night has named."""
+        others = [night for night in nights(self.folder) if night.name != self.night.name]
+        last = next((night for night in reversed(others) if "corrections" in night.notes), None)
+        if last is None:
+            return []
+        count = last.notes["corrections"]
+        return [
+            entry
+            for at, entry in enumerate(entries)
+            if at < count or (entry.event == REOPENED and entry.night == last.name)
+        ]
 
     def _reopened(self, new: Merged) -> list[Entry]:
         """Return the entries that reopen corrections whose page or question has changed."""

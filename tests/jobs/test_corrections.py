@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import openpyxl
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from rich.console import Console
 
+from okralong.jobs.night import NightJob
 from okralong.jobs.nightly import run_nightly
+from okralong.jobs.nightly_files import Places
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OK, EXIT_USAGE
 from okralong.pipelines.reporting.export import export_run, flat_answers
-from okralong.pipelines.run.corrections import corrections_of, read_entries
-from okralong.pipelines.run.nightly import nights
+from okralong.pipelines.run.corrections import Entry, append_entries, corrections_of, read_entries
+from okralong.pipelines.run.nightly import CURRENT, NIGHTS, Night, nights
 from okralong.pipelines.run.questions import read_questions
 from tests.jobs.conftest import call
 from tests.jobs.test_matrix_run import folder, write
@@ -100,3 +105,18 @@ def test_a_correction_marks_its_cell_until_its_page_changes(
     kept = b"".join(path.read_bytes() for path in sorted((place / "current" / "corrections").glob("[!.]*")))
     assert b"467461000" not in kept
     assert [each.event for each in read_entries(current) if each.query_id == "revenue@alder"] == ["purged"]
+
+
+def test_a_correction_made_after_a_nights_comparison_is_named_by_the_next_night(tmp_path: Path) -> None:
+    (tmp_path / "nightly.yaml").write_text(
+        "{folder: nightly, archive: archive, sources: [reports], questions: questions.jsonl}", encoding="utf-8"
+    )
+    folder, at = Folder.of(tmp_path / "nightly"), datetime(2026, 11, 24, tzinfo=UTC)
+    last = Night("2026-11-24", phase="done", notes={"corrections": 1})
+    last.write(folder.at(NIGHTS, last.name))
+    before = Entry("q1", "corrected", at, "ida", corrected="1")
+    after = Entry("q2", "corrected", at, "ida", corrected="2")
+    reopened = replace(before, event="reopened", night=last.name, reason="the page changed")
+    append_entries(folder.at(CURRENT), [before, after, reopened])
+    job = NightJob(Places.read(str(tmp_path / "nightly.yaml")), folder, Night("2026-11-25"), Console())
+    assert job._known(read_entries(folder.at(CURRENT))) == [before, reopened]
