@@ -52,6 +52,12 @@ class Killed:
         config |= {"index": {"embedding": {"of": "none"}, "shards": 1}, "answer": answer, "keep": {"versions": 1}}
         (folder / "nightly.yaml").write_text(yaml.safe_dump(config))
 
+    def add_call(self) -> None:
+        """Call a command that takes a moment when an answer changed, so that the phase can be met."""
+        config = yaml.safe_load((self.folder / "nightly.yaml").read_text())
+        config["on_change"] = ["sh", "-c", "sleep 1"]
+        (self.folder / "nightly.yaml").write_text(yaml.safe_dump(config))
+
     def add_canary(self) -> None:
         """Ask a canary first, of a document that does not change."""
         row = {"query_id": "canary", "question": "How many lamps?", "doc_ids": ["works0"]}
@@ -147,6 +153,8 @@ def test_a_night_that_is_killed_in_any_phase_comes_to_the_same(
     for twin in twins:
         if phase == "canaries":
             twin.add_canary()
+        if phase == "tell":
+            twin.add_call()
         assert twin.whole() == EXIT_CHANGED
         twin.change("works1", "Works 1 sold 90 lamps before it closed.")  # without a number nothing is asked
         if twin is twins[1]:
