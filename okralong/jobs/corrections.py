@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -13,11 +13,14 @@ from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.filesystems import located
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.core.wording import counted
+from okralong.pipelines.core.wording import counted, shortened
 from okralong.pipelines.run.rows import BEGUN, table
 
 if TYPE_CHECKING:
     from okralong.pipelines.run.corrections import Correction, Wanted
+
+SHOWN_CHARS: Final = 100
+"""Maximum length of a printed answer. # project default"""
 
 
 def corrections(
@@ -201,4 +204,4 @@ def _list(console: Console, known: Mapping[str, Correction]) -> None:
 
 
 def _short(words: str) -> str:
-    return words if len(words) <= 100 else f"{words[:100]} ..."
+    return shortened(words, SHOWN_CHARS)

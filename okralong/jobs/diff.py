@@ -11,6 +11,7 @@ from rich.console import Console
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_CHANGED
+from okralong.pipelines.core.wording import shortened
 
 if TYPE_CHECKING:
     from okralong.pipelines.reporting.diff import RunDiff
@@ -100,4 +101,4 @@ def _said(row: dict[str, str | None], when: str) -> str:
 
 
 def _short(words: str) -> str:
-    return words if len(words) <= ANSWER_CHARS else f"{words[:ANSWER_CHARS]} ..."
+    return shortened(words, ANSWER_CHARS)

@@ -25,6 +25,11 @@ def agreeing(number: int, verb: str) -> str:
     return verb.removesuffix("es") if verb.endswith(tuple(f"{end}es" for end in _SIBILANTS)) else verb.removesuffix("s")
 
 
+def shortened(words: str, limit: int) -> str:
+    """Return at most ``limit`` characters of a text, followed by dots if there are more."""
+    return words if len(words) <= limit else f"{words[:limit]} ..."
+
+
 def plural_of(noun: str) -> str:
     """Return the regular plural of a noun."""
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":

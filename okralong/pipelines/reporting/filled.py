@@ -20,7 +20,7 @@ from openpyxl import load_workbook
 from openpyxl.utils.exceptions import InvalidFileException
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.core.wording import counted
+from okralong.pipelines.core.wording import counted, shortened
 from okralong.pipelines.reporting.workbook import MARK_COLUMNS, MARKS, answer_hash, run_id_of
 from okralong.pipelines.run.corrections import Correction, Wanted, answer_of, value_read
 
@@ -282,5 +282,4 @@ def misfit(row: Mapping[str, Any], corrected: str) -> str:
 
 
 def _short(words: str) -> str:
-    plain = " ".join(words.split())
-    return plain if len(plain) <= SHOWN_CHARS else f"{plain[:SHOWN_CHARS]} ..."
+    return shortened(" ".join(words.split()), SHOWN_CHARS)

@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field, field_validator
 
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.core.wording import counted
+from okralong.pipelines.core.wording import counted, shortened
 from okralong.pipelines.llm.config import VARIABLE_NAME
 
 MOST_CELLS: Final = 20  # project default
@@ -316,7 +316,7 @@ def _shown(value: Value) -> str:
 
 def _short(text: str) -> str:
     text = " ".join(_printable(text).split())
-    return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]} …"
+    return shortened(text, VALUE_CHARS)
 
 
 def stored(rules: Sequence[Rule], news: Sequence[News]) -> bytes:
