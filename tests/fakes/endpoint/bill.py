@@ -12,13 +12,16 @@ from tests.fakes.endpoint.scenario import Rates
 Lane = Literal["chat", "flex", "batch"]
 
 
-def price(rates: Rates, usage: Usage, share: float = 1.0) -> Decimal:
-    """US dollars for ``usage``: cached and written prompt tokens at their own rates, all at ``share`` of the price."""
+def price(rates: Rates, usage: Usage, share: float = 1.0, cached_share: float | None = None) -> Decimal:
+    """US dollars for ``usage``: cached and written prompt tokens at their own rates, all at ``share`` of the price, and
+    cached ones at ``cached_share`` of it where that is given.
+    """
     fresh = (usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens) * _exact(rates.input)
     cached = usage.cached_tokens * _exact(rates.cached_input)
     written = usage.cache_write_tokens * _exact(rates.cache_write or 0.0)
     output = usage.completion_tokens * _exact(rates.output)
-    return ((fresh + cached + written + output) * _exact(share)).scaleb(-6)
+    charged = (fresh + written + output) * _exact(share)
+    return (charged + cached * _exact(share if cached_share is None else cached_share)).scaleb(-6)
 
 
 def _exact(number: float) -> Decimal:
@@ -55,9 +58,11 @@ class Bill:
         """The whole of it."""
         return sum((line.usd for line in self.lines.values()), Decimal(0))
 
-    def charge(self, lane: Lane, rates: Rates, usage: Usage, share: float = 1.0) -> Decimal:
+    def charge(
+        self, lane: Lane, rates: Rates, usage: Usage, share: float = 1.0, cached_share: float | None = None
+    ) -> Decimal:
         """Charge one reply; returns its price."""
-        usd = price(rates, usage, share)
+        usd = price(rates, usage, share, cached_share)
         line = self.lines[lane]
         line.calls += 1
         line.usage += usage

@@ -35,6 +35,8 @@ def complete(
     """
     text = "" if fault == "empty_content" else reply_to(call.prompt, replies, seed)
     limit = call.limit or call.model.max_completion_tokens
+    thought = min(call.model.thought, limit)
+    limit -= thought
     if fault == "length":
         text += FILLER * limit
     ids = token_ids(REFUSAL if fault == "refusal" else text)
@@ -44,7 +46,7 @@ def complete(
         text = token_bytes(ids).decode("utf-8", "ignore")
     if fault == "content_filter":
         ids, text, finish = ids[: len(ids) // 2], "", "content_filter"
-    usage = Usage(len(call.ids), cached[0], len(ids), 0, cached[1])
+    usage = Usage(len(call.ids), cached[0], len(ids) + thought, thought, cached[1])
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
     if fault == "refusal":
         message |= {"content": None, "refusal": REFUSAL}
@@ -98,7 +100,7 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
             "audio_tokens": 0,
         },
         "completion_tokens_details": {
-            "reasoning_tokens": 0,
+            "reasoning_tokens": usage.reasoning_tokens,
             "audio_tokens": 0,
             "accepted_prediction_tokens": 0,
             "rejected_prediction_tokens": 0,

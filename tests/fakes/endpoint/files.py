@@ -47,6 +47,10 @@ class FileStore:
         self._files[file.id] = file
         return file
 
+    def put(self, file_id: str, content: bytes) -> None:
+        """Keep ``content`` under an id, in place of what was there."""
+        self._files[file_id] = StoredFile(file_id, "results.jsonl", "batch", content, int(time.time()))
+
     def get(self, file_id: str) -> StoredFile:
         """The file. Raises Problem when there is none of that id."""
         if file_id not in self._files:

@@ -70,6 +70,11 @@ class EndpointProcess:
         return f"http://127.0.0.1:{self._port}/v1"
 
     @property
+    def google_url(self) -> str:
+        """The address for clients that speak Google's protocol."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
     def pid(self) -> int:
         """The process's id."""
         return self._running().pid

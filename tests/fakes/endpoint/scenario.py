@@ -35,14 +35,24 @@ class Rates(Settings):
 
 class Model(Settings):
     """A model on offer. ``window`` holds prompt and reply together, in tokens; without ``logprobs`` it sends none,
-    whoever asks; without ``json_schemas`` it refuses a ``response_format`` that has one.
+    whoever asks; without ``json_schemas`` it refuses a ``response_format`` that has one. ``thought`` tokens come before
+    each reply and count toward its limit. A prompt of more than ``long_above`` tokens is charged at ``long_rates``.
+    ``refuses`` are the words with which a request that has a field of that name is refused (Gemini only).
     """
 
     window: Count = 128_000
     logprobs: bool = True
     json_schemas: bool = True
     max_completion_tokens: Count = 16_384
+    thought: Annotated[int, Field(ge=0)] = 0
     rates: Rates = Rates()
+    long_above: Count | None = None
+    long_rates: Rates = Rates()
+    refuses: dict[str, str] = Field(default_factory=dict)
+
+    def rates_of(self, prompt_tokens: int) -> Rates:
+        """The rates for a prompt of this length."""
+        return self.rates if self.long_above is None or prompt_tokens <= self.long_above else self.long_rates
 
 
 class Limits(Settings):
@@ -87,11 +97,15 @@ class Replies(Settings):
     """Replies: the first rule that fits, else ``answers`` by the question's exact words, else made from the prompt.
 
     ``answers`` hold whole replies to reading prompts; ``unanswerable_share`` of the made ones say "unanswerable".
+    ``overlong``: each reply is so many times as long as its limit (1: limits are kept). ``piece_s``: seconds between
+    two pieces of a stream. Both are for Gemini only.
     """
 
     rules: list[ReplyRule] = Field(default_factory=list)
     answers: dict[str, str] = Field(default_factory=dict)
     unanswerable_share: Share = 0.0
+    overlong: Annotated[float, Field(ge=1)] = 1.0
+    piece_s: Seconds = 0.0
 
 
 class PromptCache(Settings):
@@ -108,7 +122,8 @@ class Batches(Settings):
 
     ``requests_per_s`` 0 processes nothing. ``enqueued_tokens`` is the most prompt tokens of a model in all unfinished
     batches together. ``cached_prefixes``: whether prompt caching also lowers the price of batched requests; OpenAI's
-    guide said that it does not. ``price_share`` is of the ordinary price. ``clock_s``: seconds that the endpoint's
+    guide said that it does not. ``price_share`` is of the ordinary price, ``cached_share`` that of cached tokens (None:
+    the same). ``clock_s``: seconds that the endpoint's
     clock is ahead of this machine's. ``omit_every``: each so many-th request is done and charged, and left out of the
     results. ``overlong``: each reply is so many times as long as its limit (1: limits are kept). ``fields`` stand in
     every batch object in place of its own.
@@ -124,6 +139,7 @@ class Batches(Settings):
     enqueued_tokens: Count | None = None
     cached_prefixes: bool = False
     price_share: Share = 0.5
+    cached_share: Share | None = None
     clock_s: float = 0.0
     omit_every: Count | None = None
     overlong: Annotated[float, Field(ge=1)] = 1.0

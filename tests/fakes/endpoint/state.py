@@ -108,7 +108,9 @@ class Endpoint:
         settings = self.scenario
         share = {"chat": 1.0, "flex": settings.flex.price_share, "batch": settings.batches.price_share}[lane]
         entry.usage = usage
-        entry.billed_usd = self.bill.charge(lane, call.model.rates, usage, share)
+        cached_share = settings.batches.cached_share if lane == "batch" else None
+        rates = call.model.rates_of(usage.prompt_tokens)
+        entry.billed_usd = self.bill.charge(lane, rates, usage, share, cached_share)
         self.prefixes.learn(settings.prompt_cache, call.name, call.ids, self.now())
 
     def public(self, received: bool) -> dict[str, Any]:

@@ -37,6 +37,15 @@ def key_of(request: web.Request) -> str:
     return key
 
 
+def begin(request: web.Request, where: str, key: str = "") -> Entry:
+    """Write a request down in the journal, with the key that it came with."""
+    endpoint = request.app[ENDPOINT]
+    entry = endpoint.journal.open(endpoint.now(), where, request.method, request.path)
+    entry.request_id = f"req_{uuid.uuid4().hex}"
+    request[_ENTRY], request[_HEADERS], request[_KEY] = entry, {}, key
+    return entry
+
+
 def send_with(request: web.Request, headers: dict[str, str]) -> None:
     """Have ``headers`` sent with whatever will be the answer."""
     request[_HEADERS].update(headers)
@@ -54,10 +63,7 @@ async def through_the_door(request: web.Request, handler: Handler) -> web.Stream
         return await handler(request)
     endpoint = request.app[ENDPOINT]
     journal = endpoint.journal
-    where = request.path.removeprefix(API).split("/")[0]
-    entry = journal.open(endpoint.now(), where, request.method, request.path)
-    entry.request_id = f"req_{uuid.uuid4().hex}"
-    request[_ENTRY], request[_HEADERS] = entry, {}
+    entry = begin(request, request.path.removeprefix(API).split("/")[0])
     if request.path == CHAT:
         journal.enter()
     try:
@@ -92,7 +98,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """The headers of every reply of the API: its request id, and what ``send_with`` was given."""
-    if _ENTRY not in request:
+    if _ENTRY not in request or not request.path.startswith(API):
         return
     entry = entry_of(request)
     took_ms = (request.app[ENDPOINT].now() - entry.at_s) * 1000
