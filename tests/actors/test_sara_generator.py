@@ -15,7 +15,7 @@ from okralong.actors.cluster import remove_apps, run_apps
 from okralong.actors.models import HandleTransport, sara_generator_app
 from okralong.actors.planner import ADDRESS
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.endpoint import open_client
+from okralong.pipelines.llm.providers.openai import open_client
 from okralong.pipelines.sara.artifact import served_generator
 from okralong.pipelines.sara.config import SaraConfig
 from tests.fakes.tiny_llama import write_tiny_llama

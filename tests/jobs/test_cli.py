@@ -59,7 +59,7 @@ def test_wrong_calls_are_told_the_remedy(
         ("strategy: okralong", "strategi: okralong"),
         ("concurrency: 64", "concurrency: 0"),
         ("timeout_s: 600.0", "timeout_s: 10 minutes"),
-        ("api_key_env: OPENAI_API_KEY", "api_key_env: sk-proj-abc123"),
+        ("# api_key_env: OPENAI_API_KEY", "api_key_env: sk-proj-abc123"),
         ("kind: heads", "kind: oracle"),
     ],
 )
@@ -80,7 +80,7 @@ def test_doctor_finds_what_is_there_and_what_is_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     config = tmp_path / "answer.yaml"
-    text = shipped_config("answer.yaml").replace("base_url: embedded", "base_url: http://127.0.0.1:9/v1")
+    text = shipped_config("answer.yaml").replace("# base_url: embedded", "base_url: http://127.0.0.1:9/v1 #")
     config.write_text(text.replace("model: embedded ", "model: gpt-4o ", 1))
     code, said = call(monkeypatch, capsys, "doctor", tmp_path / "no-archive", "--config", config)
     assert code == 2

@@ -9,8 +9,9 @@ import pytest
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.endpoint import check_endpoint, open_client
-from okralong.pipelines.llm.errors import ApiError, classify
+from okralong.pipelines.llm.endpoint import check_endpoint
+from okralong.pipelines.llm.errors import ApiError
+from okralong.pipelines.llm.providers.openai import classify, open_client
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
 

@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import EndpointConfig
-from okralong.pipelines.llm.endpoint import check_endpoint, open_client
+from okralong.pipelines.llm.endpoint import check_endpoint
 from okralong.pipelines.llm.network import CA_VARIABLES, described, proxy, trust
+from okralong.pipelines.llm.providers.openai import open_client
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 

@@ -21,7 +21,8 @@ from okralong.pipelines.answering.prompts import parse_split, parse_step
 from okralong.pipelines.core.tokens import CountTokens, count_tokens, token_counter
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.endpoint import NO_KEY, open_client
+from okralong.pipelines.llm.endpoint import NO_KEY
+from okralong.pipelines.llm.providers.openai import open_client
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.models.merged_model import find_reader
 from okralong.pipelines.models.serving import EmbeddedServer

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import openai
-
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import EndpointError, Message, Reply, Usage
-from okralong.pipelines.llm.completion import Bounds, Received, post_chat, read_completion
+from okralong.pipelines.llm.completion import Bounds, Received, read_completion
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
-from okralong.pipelines.llm.endpoint import RequestFields, open_client, read_key
-from okralong.pipelines.llm.errors import classify
+from okralong.pipelines.llm.endpoint import open_provider, read_key
+from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
 
@@ -94,14 +93,8 @@ class Abilities:
 
 async def has_batches(endpoint: EndpointConfig) -> bool | None:
     """Return whether the endpoint has a Batch API; None if unknown. It is asked for its list of batches, for free."""
-    async with open_client(endpoint, endpoint.base_url, read_key(endpoint)) as client:
-        try:
-            await client.batches.list(limit=1)
-        except openai.APIStatusError as error:
-            return False if error.status_code in (404, 405, 501) else None
-        except Exception:
-            return None
-    return True
+    async with aclosing(open_provider(endpoint, endpoint.base_url, read_key(endpoint))) as provider:
+        return await provider.has_batches()
 
 
 async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilities:
@@ -110,11 +103,11 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
     Raises EndpointError, which quotes the endpoint, if it answers none of the calls, and ConfigError for a missing key.
     """
     key = read_key(endpoint)
-    fields = RequestFields(config.limit_field(endpoint.model), stream=config.stream == "auto")
     usage, calls = Usage(), 0
     bounds = Bounds.of(QUESTION, len(QUESTION), SHORT + config.room_for_thought, json.dumps(SCHEMA))
 
-    async with open_client(endpoint, endpoint.base_url, key, config.timeout_s) as client:
+    async with aclosing(open_provider(endpoint, endpoint.base_url, key, config.timeout_s)) as provider:
+        fields = RequestFields(config.limit_field(endpoint.model), stream=config.stream == "auto", wire=provider.wire)
 
         async def ask(**more: Any) -> tuple[Received, RawReply] | None:
             """Return the reply, raw and parsed, or None if the endpoint refuses the fields in ``more``."""
@@ -131,13 +124,12 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
                 **more,
             )
             for _ in range(ROUNDS):
-                body = request.parameters(fields.limit_field, endpoint.model, fields.left_out(request.json_schema))
-                body |= fields.streaming
+                body = provider.body(request, fields) | fields.streaming
                 try:
-                    received, _ = await post_chat(client, body, bounds, count_tokens)
+                    received, _ = await provider.send(body, bounds, count_tokens)
                 except Exception as error:
-                    api_error = classify(error, endpoint.base_url, endpoint.model, endpoint.api_key_env, key)
-                    if fields.refuse(api_error, [name for name in body if name != "response_format"], None):
+                    api_error = provider.api_error(error)
+                    if fields.refuse(api_error, [name for name in body if name != provider.wire.format], None):
                         continue
                     if more and api_error.http_status in (400, 422):
                         return None

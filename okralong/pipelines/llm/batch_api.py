@@ -1,8 +1,6 @@
 """Client of an endpoint's Batch API: the requests of a batch, files and batches at the endpoint, and refusals.
 
-https:
-
-platform.openai.com/docs/guides/batch describes the protocol.
+``providers`` has the protocols; the retries, and what a failure means, are here.
 """
 
 from __future__ import annotations
@@ -10,32 +8,28 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal, TypeVar
 
-import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
-from okralong.pipelines.llm.completion import Bounds, name_of
+from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.endpoint import open_client, read_key
-from okralong.pipelines.llm.error_body import plain_words, shortened
-from okralong.pipelines.llm.errors import ApiError, classify, error_words, scrub
-from okralong.pipelines.llm.records import NAME_CHARS, Call
+from okralong.pipelines.llm.endpoint import open_provider, read_key
+from okralong.pipelines.llm.errors import ApiError
+from okralong.pipelines.llm.providers.base import MOST_NAMED, BatchError, RemoteBatch
+from okralong.pipelines.llm.records import Call
 from okralong.pipelines.llm.request import LlmRequest
-
-CHAT_URL: Final = "/v1/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
     """A request that waits for a batch.
 
-    ``body`` is the JSON of the chat request, ``tokens`` a safe estimate of its prompt's size in tokens, and ``bounds``
+    ``body`` is the JSON of the request, ``tokens`` a safe estimate of its prompt's size in tokens, and ``bounds``
     the bounds of its reply. The scheduler sets the attempt in ``call``, and ``since``, the monotonic time of arrival in
     seconds.
     """
@@ -57,11 +51,6 @@ class BatchItem:
         """The names of the request's fields."""
         return frozenset(json.loads(self.body))
 
-    def line(self, call: Call) -> bytes:
-        """Return the line for the attempt ``call`` in the batch's input file."""
-        name = json.dumps(custom_id(call))
-        return f'{{"custom_id":{name},"method":"POST","url":"{CHAT_URL}","body":{self.body}}}\n'.encode()
-
 
 def batch_call_id(query_id: str, path: str, sample: int, request_hash: str) -> str:
     """Return the id of a call. It is the same in every process, so that a resumed run finds its calls."""
@@ -74,21 +63,9 @@ def custom_id(call: Call) -> str:
     return f"{call.call_id}-{call.attempt}"
 
 
-MOST_NAMED: Final = 100  # project default
-"""The most errors that are read per batch. Endpoints may not list more, so if there are this many, any line may be
-wrong."""
 FULL: Final = frozenset({"token_limit_exceeded"})
 """Error codes of OpenAI and Azure for too many tokens in the account's unfinished batches."""
 TOO_LARGE: Final = frozenset({"too_many_tasks"})
-
-
-@dataclass(frozen=True, slots=True)
-class BatchError:
-    """An error of a batch; ``line`` counts from 1, or is None if the error is not about a single line."""
-
-    code: str
-    message: str
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,39 +103,10 @@ def read_refusal(errors: Sequence[BatchError], requests: int) -> Refusal:
 
 T = TypeVar("T")
 
-RUN_KEY: Final = "okralong_run"
-BATCH_KEY: Final = "okralong_wave"
-"""Keys of a batch's metadata: the id of the run, and the number of the batch within the run."""
-PAGE: Final = 100
-MOST_PAGES: Final = 10_000  # project default
-"""Number of pages after which a list of batches counts as endless (a million batches)."""
-LONG_LIST: Final = 5  # project default
-"""Number of pages after which the user gets a note that the list is long."""
 CLOCK_TOLERANCE_S: Final = 60.0  # project default
 """If the clocks of endpoint and machine differ by more than this, in seconds, the user gets a note."""
 RESULT_BYTES: Final = (64 * 1024 * 1024, 1024 * 1024)  # project default
 """The most bytes read from a result file: a fixed number, plus a number per request."""
-TRANSFER_S: Final = 1800.0  # project default
-"""The longest pause in seconds during the transfer of a file; 200 MB take minutes."""
-ENDED: Final = ("completed", "failed", "expired", "cancelled")
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteBatch:
-    """A batch as the endpoint describes it; a count is None if it is missing or impossible."""
-
-    id: str
-    status: str
-    output_file_id: str | None = None
-    error_file_id: str | None = None
-    errors: tuple[BatchError, ...] = ()
-    completed: int | None = None
-    total: int | None = None
-
-    @property
-    def ended(self) -> bool:
-        """True if the batch will bring no more results."""
-        return self.status in ENDED
 
 
 class BatchApiError(Exception):
@@ -175,7 +123,7 @@ class BatchApiError(Exception):
 class BatchEndpoint:
     """The files and batches of one account at the first endpoint of ``config``.
 
-    Failed calls are retried. A batch is recognized by the run and the number in its metadata.
+    Failed calls are retried.
     """
 
     def __init__(
@@ -191,39 +139,37 @@ class BatchEndpoint:
         and ``tell`` passes a note to the user. Raises ConfigError if a required key is missing.
         """
         self.key = read_key(config)
-        self._config, self._run_id = config, run_id
+        self._config = config
         self._first, self._longest = backoff
-        self._http = open_client(
+        self._provider = open_provider(
             config, config.base_url, self.key, config.timeout_s, uploads=True, on_headers=self._read_clock
         )
+        self.api = self._provider.batch_api(run_id, tell)
         self._tell = tell
         self._clock_read = False
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._http.close()
+        await self._provider.aclose()
 
-    async def upload(self, content: bytes) -> str:
-        """Upload an input file; return its id."""
-        files = self._http.with_options(timeout=TRANSFER_S).files
-        made = await self._try(lambda: files.create(file=("requests.jsonl", content), purpose="batch"))
-        return str(made.id)
+    def line(self, item: BatchItem, call: Call) -> bytes:
+        """Return a request for the attempt ``call`` as ``upload`` takes it."""
+        return self.api.line(custom_id(call), item.body)
 
-    async def create(self, file_id: str, number: int) -> RemoteBatch:
-        """Create the run's batch ``number``. After an error, return the batch if the endpoint lists it all the same."""
-        marks = {RUN_KEY: self._run_id, BATCH_KEY: str(number)}
+    async def upload(self, lines: Sequence[bytes]) -> Any:
+        """Upload the requests of a batch; return what ``create`` takes."""
+        return await self._try(lambda: self.api.upload(lines))
+
+    async def create(self, uploaded: Any, number: int, calls: Sequence[Call]) -> RemoteBatch:
+        """Create the run's batch ``number``. After an error, return the batch if the endpoint has it all the same."""
         failed = False
 
         async def created() -> RemoteBatch:
             nonlocal failed
-            if failed and (made := await self._made(number)):
+            if failed and (made := await self._made(number, calls)):
                 return made
             failed = True
-            return _read(
-                await self._http.batches.create(
-                    input_file_id=file_id, endpoint=CHAT_URL, completion_window="24h", metadata=marks
-                )
-            )
+            return await self.api.create(uploaded, number)
 
         try:
             return await self._try(created)
@@ -231,90 +177,32 @@ class BatchEndpoint:
             if not error.api_error.retry or error.may_exist:
                 raise
             await asyncio.sleep(self._first)
-            if made := await self._made(number):
+            if made := await self._made(number, calls):
                 return made
             raise
 
-    async def of_this_run(self, numbers: Collection[int]) -> dict[int, list[RemoteBatch]]:
-        """Return the run's batches with these numbers, each list with the oldest first.
-
-        The account's list of batches is read until all are found, or to its end. Times are not compared, since the
-        clocks of endpoint and machine may differ by hours.
-        """
-        return await self._try(lambda: self._listed(numbers))
+    async def of_this_run(self, wanted: Mapping[int, Sequence[Call]]) -> dict[int, list[RemoteBatch]]:
+        """Return the run's batches with these numbers and calls, each list with the oldest first."""
+        return await self._try(lambda: self.api.find(wanted))
 
     async def look(self, batch_id: str) -> RemoteBatch:
         """Fetch the batch's current state, without retries, since watchers poll it repeatedly."""
-
-        async def looked() -> RemoteBatch:
-            return _read(await self._http.batches.retrieve(batch_id))
-
-        return await self._try(looked, attempts=1)
+        return await self._try(lambda: self.api.look(batch_id), attempts=1)
 
     async def cancel(self, batch_id: str) -> None:
         """Cancel a batch. It ends some minutes later and keeps finished requests; an ended one stays as it is."""
-
-        async def cancelled() -> None:
-            try:
-                await self._http.batches.cancel(batch_id)
-            except (openai.ConflictError, openai.BadRequestError):  # it has ended, or is about to
-                return
-
-        await self._try(cancelled)
+        await self._try(lambda: self.api.cancel(batch_id))
 
     async def read(self, file_id: str, requests: int) -> bytes:
         """Return the content of a result file, cut at a size that grows with the number of requests."""
-        files = self._http.with_options(timeout=TRANSFER_S).files
         least, more = RESULT_BYTES
-        room = least + more * requests
+        return await self._try(lambda: self.api.read(file_id, least + more * requests))
 
-        async def content() -> bytes:
-            parts: list[bytes] = []
-            left = room
-            async with files.with_streaming_response.content(file_id) as response:
-                async for part in response.iter_bytes():
-                    parts.append(part[:left])
-                    left -= len(parts[-1])
-                    if not left:  # skip the rest; the last line then cannot be parsed
-                        break
-            return b"".join(parts)
-
-        return await self._try(content)
-
-    async def _made(self, number: int) -> RemoteBatch | None:
+    async def _made(self, number: int, calls: Sequence[Call]) -> RemoteBatch | None:
         try:
-            return next(iter((await self.of_this_run([number])).get(number, [])), None)
+            return next(iter((await self.of_this_run({number: calls})).get(number, [])), None)
         except BatchApiError as error:
             raise BatchApiError(error.api_error, may_exist=True) from None
-
-    async def _listed(self, numbers: Collection[int]) -> dict[int, list[RemoteBatch]]:
-        found: dict[int, list[RemoteBatch]] = defaultdict(list)
-        missing, seen = set(numbers), set[str]()
-        page = await self._http.batches.list(limit=PAGE)  # the newest first
-        for count in range(1, MOST_PAGES + 1):
-            new = [batch for batch in page.data or [] if name_of(getattr(batch, "id", "")) not in seen]
-            for batch in new:
-                seen.add(name_of(getattr(batch, "id", "")))
-                number = self._number_of(batch)
-                if number in numbers:
-                    found[number].insert(0, _read(batch))
-                    missing.discard(number)
-            if not missing or not new or not page.has_next_page():
-                return dict(found)
-            if count == LONG_LIST:
-                self._tell(
-                    f"The account has more than {PAGE * LONG_LIST} batches. All are listed, to find those that this "
-                    "run may have created before it was stopped; this may take some minutes."
-                )
-            page = await page.get_next_page()
-        raise ValueError(f"its list of batches has more than {MOST_PAGES} pages")
-
-    def _number_of(self, batch: Any) -> int:
-        """Return the batch's number within this run, or 0 if another run created it."""
-        marks = batch.metadata if isinstance(getattr(batch, "metadata", None), Mapping) else {}
-        number = str(marks.get(BATCH_KEY))[:10]
-        own = marks.get(RUN_KEY) == self._run_id and number.isascii() and number.isdecimal()
-        return int(number) if own else 0
 
     def _read_clock(self, headers: Mapping[str, str]) -> None:
         """Compare this machine's clock with the endpoint's, once, in the first response that states a time."""
@@ -361,57 +249,15 @@ class BatchEndpoint:
 
     def _api_error(self, error: Exception) -> ApiError:
         """Return what went wrong. If no retry can help, the problem counts as the endpoint's, which ends the run."""
-        where = self._config
-        if not isinstance(error, openai.APIError):
-            said = scrub(shortened(plain_words(str(error))), self.key)
-            message = f"{where.base_url} answered with something that is neither a batch nor a file ({said})."
+        where, failure = self._config, self._provider.failure(error)
+        if failure.status is None:
+            message = f"{where.base_url} answered with something that is neither a batch nor a file ({failure.said})."
             return ApiError("unknown", 200, message, retry=True, whose="endpoint")
-        if isinstance(error, openai.NotFoundError):
-            said = scrub(error_words(error), self.key)
+        if failure.status == 404:
             message = (
-                f"{where.base_url} knows no such file or batch ({said}). If it has no Batch API (/files and /batches), "
-                "run the same command with --llm-mode realtime."
+                f"{where.base_url} knows no such file or batch ({failure.said}). If it has no Batch API "
+                "(/files and /batches), run the same command with --llm-mode realtime."
             )
             return ApiError("failed", 404, message, retry=False, whose="endpoint")
-        api_error = classify(error, where.base_url, where.model, where.api_key_env, self.key)
+        api_error = self._provider.api_error(error)
         return replace(api_error, whose="endpoint")
-
-
-def _read(batch: Any) -> RemoteBatch:
-    """Convert a batch of the SDK, which does not check types. Raises ValueError if it has no id or status."""
-    status = getattr(batch, "status", None)
-    if not isinstance(status, str):
-        raise ValueError("a batch without a status")
-    told = getattr(getattr(batch, "errors", None), "data", None)
-    counts = getattr(batch, "request_counts", None)
-    return RemoteBatch(
-        id=_id(getattr(batch, "id", None)),
-        status=name_of(status),
-        output_file_id=_file_id(getattr(batch, "output_file_id", None)),
-        error_file_id=_file_id(getattr(batch, "error_file_id", None)),
-        errors=tuple(_error(each) for each in (told if isinstance(told, list) else [])[:MOST_NAMED]),
-        completed=_whole(getattr(counts, "completed", None)),
-        total=_whole(getattr(counts, "total", None)),
-    )
-
-
-def _error(told: Any) -> BatchError:
-    code, message = (name_of(getattr(told, name, None)) for name in ("code", "message"))
-    return BatchError(code or "unnamed", message, _whole(getattr(told, "line", None)))
-
-
-def _id(told: object) -> str:
-    """Return an id that the endpoint sent. Raises ValueError if it is not safe in a URL path."""
-    if not isinstance(told, str) or not 0 < len(told) <= NAME_CHARS or not told.isprintable() or "/" in told:
-        raise ValueError(f"an invalid id: {str(told)[:40]!r}")
-    return told
-
-
-def _file_id(told: object) -> str | None:
-    return None if told is None or told == "" else _id(told)
-
-
-def _whole(told: object) -> int | None:
-    """Return a count, or None if it cannot be one."""
-    right = isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= 2**31
-    return int(told) if right else None  # type: ignore[call-overload]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -65,8 +65,8 @@ class ResultLines:
     unreadable: int = 0
 
     @classmethod
-    def read(cls, files: Iterable[bytes]) -> ResultLines:
-        """Parse the files."""
+    def read(cls, files: Iterable[bytes], translate: Callable[[Line], Line] = lambda line: line) -> ResultLines:
+        """Parse the files; ``translate`` is ``BatchApi.result``."""
         lines: dict[str, Line] = {}
         unreadable = 0
         for content in files:
@@ -76,7 +76,7 @@ class ResultLines:
                 try:
                     if len(text) > LONGEST_LINE:
                         raise ValueError("a line that is too long")
-                    line = json.loads(text, parse_int=read_integer)
+                    line = translate(json.loads(text, parse_int=read_integer))
                     lines[str(line["custom_id"])] = line
                 except (ValueError, KeyError, TypeError, RecursionError):  # RecursionError: deeply nested JSON
                     unreadable += 1

@@ -27,7 +27,6 @@ from okralong.pipelines.llm.batch_api import (
     BatchEndpoint,
     BatchItem,
     Refusal,
-    RemoteBatch,
     custom_id,
     read_refusal,
 )
@@ -38,6 +37,7 @@ from okralong.pipelines.llm.errors import ApiError
 from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run_table, read_settled
 from okralong.pipelines.llm.ports import LedgerPort
 from okralong.pipelines.llm.prices import MILLION, Price
+from okralong.pipelines.llm.providers.base import RemoteBatch
 from okralong.pipelines.llm.records import Call, CallKey, Outcome, row_from_json
 
 logger = logging.getLogger(__name__)
@@ -189,11 +189,11 @@ class BatchTracker:
                     batch.calls[custom_id(call)] = replace(call, body="{}")  # the body is durable by now, and large
                     if item.bounds is not None:
                         batch.bounds[custom_id(call)] = item.bounds
-                    lines.append(item.line(call))
+                    lines.append(self._remote.line(item, call))
         if not lines:
             return
-        file_id = await self._remote.upload(b"".join(lines))
-        batch.batch_id = (await self._remote.create(file_id, batch.number)).id
+        uploaded = await self._remote.upload(lines)
+        batch.batch_id = (await self._remote.create(uploaded, batch.number, list(batch.calls.values()))).id
         named = json.dumps({"wave": batch.number, "batch_id": batch.batch_id})
         await self._ledger.record([JournalRow("", f"batches/{batch.number}", BATCH, named)])
         self._owner.note(f"batch {batch.number}: {counted(len(batch.calls), 'request')} went out as {batch.batch_id}")
@@ -263,7 +263,7 @@ class BatchTracker:
                 if error.api_error.http_status != 404:
                     raise
                 gone += 1  # it was deleted, and its results are lost
-        found = await asyncio.to_thread(ResultLines.read, files)
+        found = await asyncio.to_thread(ResultLines.read, files, self._remote.api.result)
         found = replace(found, unreadable=found.unreadable + gone)
         undone = _left_undone(remote, [found.lines[name] for name in batch.calls if name in found.lines])
         took_s = time.monotonic() - batch.began
@@ -322,7 +322,7 @@ class BatchTracker:
                 )
                 await asyncio.sleep(LISTED_AFTER_S)
             try:
-                listed = await self._remote.of_this_run(missing.keys())
+                listed = await self._remote.of_this_run(missing)
             except BatchApiError as error:
                 raise EndpointError(
                     f"{error.api_error.message} The endpoint may hold batches of this run, so no new request was sent. "

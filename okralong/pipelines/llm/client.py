@@ -179,6 +179,7 @@ class LlmClient:
             json_schema=self._schema(answer_type) if rules is None else None,
             reasoning_effort=config.reasoning_effort,
             others=tuple(endpoint.identity for endpoint in config.endpoints),
+            provider=None if config.provider == "openai" else config.provider,
         )
         canonical = request.canonical()
         request_hash = hash_of(canonical)

@@ -16,8 +16,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-import openai
-
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import Message, Reply, Usage
 from okralong.pipelines.llm.error_body import READ_CHARS, ErrorBody, is_error, read_error, shortened
@@ -171,51 +169,43 @@ class CutOff(Exception):
     """The response ended in the middle."""
 
 
-_RAW: Final[Any] = {"headers": {"X-Stainless-Raw-Response": "stream"}, "security": {"bearer_auth": True}}
-"""The SDK's option to return a response with its headers and its unread body."""
+class Dialect:
+    """The form of an endpoint's replies, for one reply. This is OpenAI's; others translate to it.
 
-
-async def post_chat(
-    http: openai.AsyncOpenAI,
-    body: Mapping[str, Any],
-    bounds: Bounds,
-    count: CountTokens,
-    timeout_s: float | None = None,
-) -> tuple[Received, Mapping[str, str]]:
-    """Send a request to the chat endpoint; return the completion and the response's headers.
-
-    Without ``timeout_s``, the client's own timeout applies. Raises the SDK's exceptions, and NoCompletion.
+    All checks of replies are written for OpenAI's chat completion.
     """
-    # Not chat.completions.create, which searches every message for files; that takes a quarter of a call's processor
-    # time.
-    options: Any = _RAW if timeout_s is None else {**_RAW, "timeout": timeout_s}
-    raw: Any = await http.post("/chat/completions", cast_to=object, body=body, options=options)
-    response = raw.http_response
-    try:
-        return await receive(response, bounds, count), response.headers
-    except CutOff as error:
-        late = "Timeout" in type(error.__cause__).__name__
-        request = response.request
-        raise (openai.APITimeoutError(request) if late else openai.APIConnectionError(request=request)) from error
-    finally:
-        await response.aclose()
+
+    done: bool = False
+    """True once an event has ended the reply."""
+
+    def whole(self, found: object) -> object:
+        """Return a parsed body as a chat completion, and anything else (such as an error) unchanged."""
+        return found
+
+    def event(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an event of a stream as a chunk of a chat completion, {} to skip it, and an error unchanged."""
+        return found
 
 
-async def receive(response: Response, bounds: Bounds, count: CountTokens) -> Received:
+async def receive(response: Response, bounds: Bounds, count: CountTokens, dialect: Dialect | None = None) -> Received:
     """Read a response. A stream is aborted soon after the reply is longer than its limit and a margin.
 
-    Raises NoCompletion if it is not a chat completion or longer than ``LONGEST_BODY``, CutOff if it ends early.
+    The default ``dialect`` is OpenAI's. Raises NoCompletion if it is not a chat completion or longer than
+    ``LONGEST_BODY``, CutOff if it ends early.
     """
+    dialect = dialect or Dialect()
     async with aclosing(_bounded(response)) as chunks:
         if response.headers.get("content-type", "").startswith("text/event-stream"):
-            return await _read_stream(chunks, bounds, count)
+            return await _read_stream(chunks, bounds, count, dialect)
         body = b"".join([chunk async for chunk in chunks])
     if body[:6].lstrip().startswith((b"data:", b"event:")):  # events under another name
-        events = _Events(bounds)
+        events = _Events(bounds, dialect)
         for line in body.split(b"\n"):
             events.feed(line)
         return events.received()
-    return Received(parse(body) if len(body) <= PARSED_IN_LOOP else await asyncio.to_thread(parse, body))
+    if len(body) > PARSED_IN_LOOP:
+        return Received(await asyncio.to_thread(parse, body, dialect))
+    return Received(parse(body, dialect))
 
 
 async def _bounded(response: Response) -> AsyncGenerator[bytes, None]:
@@ -232,8 +222,8 @@ async def _bounded(response: Response) -> AsyncGenerator[bytes, None]:
         raise CutOff("the connection ended in the middle of the reply") from error
 
 
-async def _read_stream(chunks: AsyncIterator[bytes], bounds: Bounds, count: CountTokens) -> Received:
-    events = _Events(bounds)
+async def _read_stream(chunks: AsyncIterator[bytes], bounds: Bounds, count: CountTokens, dialect: Dialect) -> Received:
+    events = _Events(bounds, dialect)
     check_at = 2 * bounds.max_tokens  # characters: a token usually has more than two
     line: list[bytes] = []
     aborting = False
@@ -262,9 +252,10 @@ async def _read_stream(chunks: AsyncIterator[bytes], bounds: Bounds, count: Coun
     return events.received()
 
 
-def parse(body: bytes | str) -> Mapping[str, Any]:
+def parse(body: bytes | str, dialect: Dialect | None = None) -> Mapping[str, Any]:
     """Parse a body of JSON, and return its chat completion. Raises NoCompletion if it has none."""
-    return checked(_loaded(body))
+    found = _loaded(body)
+    return checked(found if dialect is None else dialect.whole(found))
 
 
 def checked(found: object) -> Mapping[str, Any]:
@@ -369,6 +360,7 @@ class _Events:
     """Builds one reply from its events. Text beyond the reply's limit is counted but not kept."""
 
     bounds: Bounds
+    dialect: Dialect
     chars: int = 0
     done: bool = False
     finish: str = ""
@@ -396,7 +388,8 @@ class _Events:
         if data == b"[DONE]":
             self.done = True
         elif data:
-            self._take(_mapping(_loaded(data)))
+            self._take(self.dialect.event(_mapping(_loaded(data))))
+            self.done = self.done or self.dialect.done
 
     def _take(self, event: Mapping[str, Any]) -> None:
         if event.get("error") or ("choices" not in event and is_error(event)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -127,11 +128,46 @@ BaseUrl = Annotated[str, AfterValidator(_an_address)]
 KeyVariable = Annotated[str, AfterValidator(_a_name_and_no_key)]
 
 
+ProviderName = Literal["openai", "anthropic", "google"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderFacts:
+    """What a config has to know of a provider.
+
+    Attributes:
+        base_url: The official address, used if the config names none; "" if the config has to name one.
+        api_key_env: The variable of the key, if the config names none.
+        extra: The optional dependencies with its SDK; "" if they are always installed.
+        logprobs: Whether it may return the log-probabilities of a reply's tokens.
+        dialect: Whether servers of others speak its protocol, with tiers and grammars that only they have.
+    """
+
+    base_url: str
+    api_key_env: str
+    extra: str
+    logprobs: bool
+    dialect: bool
+
+
+PROVIDERS: Final[dict[ProviderName, ProviderFacts]] = {
+    "openai": ProviderFacts("", "OPENAI_API_KEY", "", logprobs=True, dialect=True),
+    "anthropic": ProviderFacts(
+        "https://api.anthropic.com", "ANTHROPIC_API_KEY", "anthropic", logprobs=False, dialect=False
+    ),
+    "google": ProviderFacts(
+        "https://generativelanguage.googleapis.com", "GEMINI_API_KEY", "google", logprobs=True, dialect=False
+    ),
+}
+
+
 class EndpointConfig(Settings):
     """One endpoint.
 
-    - ``base_url``, ``model``: its address, and the name of the model.
-    - ``api_key_env``: the environment variable that contains its key.
+    - ``provider``: whose protocol it speaks. Azure, vLLM, llama.cpp and Ollama speak OpenAI's.
+    - ``base_url``, ``model``: its address, and the name of the model. The address of Anthropic and Google may be left
+      out.
+    - ``api_key_env``: the environment variable that contains its key; by default the one that the provider's SDK reads.
     - ``api_version``: if set, it is an Azure endpoint, and ``model`` is the name of the deployment.
     - ``requests_per_minute``, ``tokens_per_minute``: the account's limits. With null, they are taken from the
       endpoint's headers.
@@ -139,6 +175,8 @@ class EndpointConfig(Settings):
     - ``price``: the price of a model that is not in the price table.
     """
 
+    # Left out at its default, so that the fingerprints of earlier runs stay the same.
+    provider: ProviderName = Field(default="openai", exclude_if=lambda given: given == "openai")
     base_url: BaseUrl
     model: str
     api_key_env: KeyVariable = "OPENAI_API_KEY"
@@ -148,6 +186,32 @@ class EndpointConfig(Settings):
     max_in_flight: Annotated[int, Field(ge=1, le=10_000)] = 64
     price: Price | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_provider_has_it(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("provider") not in PROVIDERS:
+            return given
+        facts = PROVIDERS[given["provider"]]
+        defaults = {"base_url": facts.base_url, "api_key_env": facts.api_key_env} if facts.base_url else {}
+        return {**defaults, **given}
+
+    @model_validator(mode="after")
+    def _of_one_provider(self) -> Self:
+        if self.provider == "openai":
+            return self
+        if self.base_url == EMBEDDED or self.model == EMBEDDED:
+            raise ConfigError(
+                f"llm.provider is {self.provider}, and llm.base_url or llm.model is {EMBEDDED}: the embedded model is "
+                "served by okralong itself. Set llm.model to a model of the provider and leave llm.base_url out, or "
+                "leave llm.provider out. Nothing was run."
+            )
+        if self.api_version is not None:
+            raise ConfigError(
+                f"llm.api_version belongs to Azure, and llm.provider is {self.provider}. Leave one of them out. "
+                "Nothing was run."
+            )
+        return self
+
     @property
     def limits(self) -> Limits:
         """The initial limits of its limiter."""
@@ -155,8 +219,8 @@ class EndpointConfig(Settings):
 
     @property
     def identity(self) -> tuple[str, str, str | None]:
-        """The parts of the endpoint that can change a reply: base URL, model and API version."""
-        return (self.base_url, self.model, self.api_version)
+        """The parts of the endpoint that can change a reply: base URL, model, and API version or another provider."""
+        return (self.base_url, self.model, self.api_version if self.provider == "openai" else self.provider)
 
 
 CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
@@ -334,6 +398,21 @@ class GeneratorConfig(EndpointConfig):
                 "llm.service_tier is flex and llm.mode is batch: a batch has its own price, which flex does not lower. "
                 "Leave one of them out. Nothing was run."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _what_all_providers_have(self) -> Self:
+        for provider in sorted({one.provider for one in self.all_endpoints if not PROVIDERS[one.provider].dialect}):
+            if self.service_tier == "flex":
+                raise ConfigError(
+                    f"llm.service_tier is flex, which llm.provider {provider} does not have. Leave llm.service_tier "
+                    "out, or set llm.mode to batch, which is as cheap. Nothing was run."
+                )
+            if self.constrained:
+                raise ConfigError(
+                    f"llm.constrained is true, and llm.provider {provider} takes no grammars. Leave it out: typed "
+                    "answers are constrained by JSON schemas (llm.json_schema). Nothing was run."
+                )
         return self
 
     @model_validator(mode="after")

@@ -16,12 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import aiohttp
-import openai
 
 from okralong.pipelines.core.types import CallFailed, EndpointError
 from okralong.pipelines.llm.completion import CutOff, NoCompletion, name_of
 from okralong.pipelines.llm.error_body import ErrorBody, plain_words, read_error, shortened
-from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.records import Call, Outcome, unknown
 
 NEVER_SENT = (
@@ -248,45 +246,37 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     return min(max(0.0, seconds), FOREVER_S)
 
 
-def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
-    """Classify an exception of the ``openai`` package. Any other exception after sending counts as "unknown"."""
-    asked = Asked(endpoint, model, key_env)
+def lost(error: Exception, cause: BaseException, asked: Asked, key: str, *, timed_out: bool) -> ApiError:
+    """Classify the failure of a connection, whose ``cause`` is the exception of the HTTP client."""
+    endpoint, said = asked.endpoint, connection_message(error, cause, key)
+    if isinstance(cause, aiohttp.ClientError):  # an SDK may report any of these as a timeout
+        timed_out = isinstance(cause, TimeoutError)
+    if isinstance(cause, NEVER_SENT) or type(cause).__name__ in NEVER_SENT_BY_HTTPX:
+        message = f"No connection to {endpoint}: {said} Start the server, or correct llm.base_url, and run again."
+        return ApiError("failed", 0, message, retry=True, whose="endpoint")
+    message = f"{endpoint} gave no reply ({said.rstrip('.')}); it may have been billed, so its cost stays held."
+    return ApiError("unknown", 0, message, retry=True, timed_out=timed_out)
+
+
+def error_response(
+    status: int, content: object, headers: Mapping[str, str], request_id: object, asked: Asked, key: str
+) -> ApiError:
+    """Classify an error response with the body ``content``."""
+    body = _without_keys(read_error(content), key)
+    return by_status(ErrorResponse(status, body, name_of(request_id), headers), asked)
+
+
+def classify_other(error: Exception, asked: Asked, key: str) -> ApiError:
+    """Classify an exception that is not the SDK's own. Any unknown one after sending counts as "unknown"."""
     if isinstance(error, TimeoutError):
-        message = f"{endpoint} did not finish a request in time; it may have been billed, so its cost stays held."
+        message = f"{asked.endpoint} did not finish a request in time; it may have been billed, so its cost stays held."
         return ApiError("unknown", 0, message, retry=True, timed_out=True)
-    if isinstance(error, openai.APIConnectionError):
-        cause = _cause(error)
-        said, timed_out = connection_message(error, key), isinstance(error, openai.APITimeoutError)
-        if isinstance(cause, aiohttp.ClientError):  # the SDK reports any of these as a timeout
-            timed_out = isinstance(cause, TimeoutError)
-        if isinstance(cause, NEVER_SENT) or type(cause).__name__ in NEVER_SENT_BY_HTTPX:
-            message = f"No connection to {endpoint}: {said} Start the server, or correct llm.base_url, and run again."
-            return ApiError("failed", 0, message, retry=True, whose="endpoint")
-        message = f"{endpoint} gave no reply ({said.rstrip('.')}); it may have been billed, so its cost stays held."
-        return ApiError("unknown", 0, message, retry=True, timed_out=timed_out)
-    if isinstance(error, openai.APIStatusError):
-        body = _without_keys(read_error(_content(error)), key)
-        return by_status(
-            ErrorResponse(error.status_code, body, name_of(error.request_id), error.response.headers), asked
-        )
     if isinstance(error, NoCompletion):
         return _not_a_completion(error, asked, key)
     said = scrub(shortened(plain_words(str(error))), key) or "no reason was given"
-    message = f"{endpoint} sent a reply that cannot be read ({said}); it may have been billed, so its cost stays held."
+    where = asked.endpoint
+    message = f"{where} sent a reply that cannot be read ({said}); it may have been billed, so its cost stays held."
     return ApiError("unknown", 200, message, retry=True)
-
-
-def error_words(error: openai.APIStatusError) -> str:
-    """Return the server's words in an error response, shortened, from which keys are not yet removed."""
-    return read_error(_content(error)).shown
-
-
-def _content(error: openai.APIStatusError) -> object:
-    """Return the body of an error response, if it was read."""
-    try:
-        return error.response.content
-    except Exception:  # the body was not read
-        return error.body
 
 
 def _without_keys(body: ErrorBody, key: str) -> ErrorBody:
@@ -316,10 +306,10 @@ def _not_a_completion(error: NoCompletion, asked: Asked, key: str) -> ApiError:
     return replace(found, status="unknown") if error.begun or status >= 500 else found
 
 
-def _cause(error: openai.APIConnectionError) -> BaseException:
-    """Return the exception of the transport, if possible aiohttp's, that caused ``error``.
+def root_cause(error: Exception) -> BaseException:
+    """Return the exception of the transport, if possible aiohttp's, that caused an SDK's ``error``.
 
-    The SDK raises the same exception if a server closes the connection after a request and if it cannot be reached.
+    SDKs raise the same exception if a server closes the connection after a request and if it cannot be reached.
     """
     now: BaseException | None = error.__cause__
     while now is not None and not isinstance(now, aiohttp.ClientError):
@@ -336,9 +326,8 @@ _CONNECTIONS: Final = {
 """By name, the words for those exceptions of aiohttp whose own words print objects or say little."""
 
 
-def connection_message(error: openai.APIConnectionError, key: str) -> str:
+def connection_message(error: Exception, cause: BaseException, key: str) -> str:
     """Return a sentence on why a connection failed, without keys."""
-    cause = _cause(error)
     said = _CONNECTIONS.get(type(cause).__name__) or _system_words(cause)
     if not said:
         said = str(cause) if isinstance(cause, aiohttp.ClientError | CutOff) else str(error)
@@ -353,12 +342,6 @@ def _system_words(error: BaseException) -> str:
     if isinstance(system.errno, int) and system.errno > 0 and not isinstance(error, aiohttp.ClientSSLError):
         return os.strerror(system.errno)
     return str(system.strerror or "")
-
-
-def error_headers(error: Exception, api_error: ApiError) -> RateLimitHeaders:
-    """Return the rate limit headers of a request that brought no reply."""
-    headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
-    return read_headers(headers, taken=False, slow_down=api_error.limited, retry_after=api_error.retry_after)
 
 
 def by_status(error: ErrorResponse, asked: Asked) -> ApiError:

@@ -24,11 +24,11 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import EndpointError, OverBudget, StoppedError
 from okralong.pipelines.llm.budget import WORST
-from okralong.pipelines.llm.completion import OVERLONG, SLACK, Bounds, name_of, post_chat, read_completion
+from okralong.pipelines.llm.completion import OVERLONG, SLACK, Bounds, name_of, read_completion
 from okralong.pipelines.llm.config import FlexConfig, GeneratorConfig
-from okralong.pipelines.llm.errors import ApiError, error_headers
+from okralong.pipelines.llm.errors import ApiError
 from okralong.pipelines.llm.ports import NO_STEPS, GatewayPort, Steps
-from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
+from okralong.pipelines.llm.rate_limit import RateLimitHeaders
 from okralong.pipelines.llm.records import Call, unknown, unsent
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest, PrefixTurns, PromptMeter, prefix_key
@@ -220,7 +220,8 @@ class RealtimeCalls:
             call = replace(call, body="{}")  # the request is in the journal
             sent_at = clock()
             self._tracker.sent()
-            body = route.body(request) | route.fields.streaming | tier.fields
+            shared = self._prefixes.is_shared(prefix_key(request.messages)) if self._caches else False
+            body = route.body(request, shared=shared) | route.fields.streaming | tier.fields(route)
             bounds = Bounds.of(request.messages, estimate, request.max_tokens, request.json_schema)
             raw, call, headers = await self._send(route, bounds, call, body, self._timeout_s(tier))
         except asyncio.CancelledError:
@@ -234,11 +235,17 @@ class RealtimeCalls:
                 why = self._router.without_keys(str(error))
                 await best_effort(self._gateway.came(unsent(call, why), unsent=True))
                 raise
-            api_error = route.api_error(error)
+            api_error = route.provider.api_error(error)
             api_error = replace(api_error, message=self._router.without_keys(api_error.message))
             route.breaker.failed(clock(), sent_at, api_error)
             outcome = api_error.outcome(call, clock() - sent_at)
-            await self._gateway.came(outcome, error_headers(error, api_error))
+            headers = route.provider.rate_limits(
+                route.provider.error_headers(error),
+                taken=False,
+                slow_down=api_error.limited,
+                retry_after=api_error.retry_after,
+            )
+            await self._gateway.came(outcome, headers)
             if route.can_do_without(api_error, body, request):
                 return _WITHOUT_FIELD
             tried.append(route)
@@ -283,8 +290,8 @@ class RealtimeCalls:
         start = time.perf_counter()
         # aiohttp limits the time of connecting and of waiting, but not of sending.
         async with asyncio.timeout(timeout_s + CALL_SLACK_S):
-            received, told = await post_chat(
-                route.http, body, bounds, self._count, None if timeout_s == self._config.timeout_s else timeout_s
+            received, told = await route.provider.send(
+                body, bounds, self._count, None if timeout_s == self._config.timeout_s else timeout_s
             )
         raw = read_completion(received, bounds, route.endpoint.model, self._count)
         if route.fields.note_reply(received.streamed, usage_told=received.aborted or not raw.counted_here):
@@ -293,10 +300,10 @@ class RealtimeCalls:
         price = route.price.in_flex() if raw.service_tier == "flex" else route.price
         price = price.charged(usage.prompt_tokens)
         call = call.charged(price)
-        request_id = name_of(told.get("x-request-id", ""))
+        request_id = name_of(told.get(route.provider.request_id_header, ""))
         raw = raw.received(call, price.cost(usage), latency_s, request_id, self._router.without_keys)
         raw = replace(raw, first_token_s=received.first_token_s(start, latency_s))
-        return raw, call, read_headers(told, taken=True)
+        return raw, call, route.provider.rate_limits(told, taken=True)
 
     def _timeout_s(self, tier: _Tier) -> float:
         return self._config.timeout_s if tier.flex is None else max(self._config.timeout_s, tier.flex.timeout_s)
@@ -359,12 +366,9 @@ class _Tier:
     flex: FlexConfig | None
     tries: int = 0
 
-    @property
-    def fields(self) -> dict[str, str]:
-        """The fields of a request that choose the tier. OpenAI calls the standard tier "default"."""
-        if self.flex is not None:
-            return {"service_tier": "flex"}
-        return {} if self.asked is None else {"service_tier": "default"}
+    def fields(self, route: Route) -> dict[str, Any]:
+        """Return the fields of a request that choose the tier."""
+        return {} if self.asked is None else route.provider.tier(self.flex is not None)
 
     def note_failure(self, api_error: ApiError) -> None:
         """Count an attempt at the flex tier that got no reply because of a lack of capacity or a timeout."""

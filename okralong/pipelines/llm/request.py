@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ class LlmRequest:
             and the request was sent without it.
         others: Further endpoints that may be asked instead, each as (base URL, model, API version). The hash covers the
             whole list, not the endpoint that happened to reply.
+        provider: The provider of the first endpoint, if it is not OpenAI's protocol.
     """
 
     model: str
@@ -68,6 +70,7 @@ class LlmRequest:
     json_schema: str | None = None
     reasoning_effort: str | None = None
     others: tuple[tuple[str, str, str | None], ...] = ()
+    provider: str | None = None
 
     @property
     def request_hash(self) -> str:
@@ -82,7 +85,7 @@ class LlmRequest:
         # Not asdict, which copies every message.
         fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclass_fields(self)}
         fields["messages"] = [{"role": message.role, "content": content_named(message)} for message in self.messages]
-        for name in ("grammar", "json_schema", "reasoning_effort"):
+        for name in ("grammar", "json_schema", "reasoning_effort", "provider"):
             if fields[name] is None:
                 del fields[name]
         if not self.others:
@@ -247,6 +250,7 @@ class PrefixTurns:
         self._clock, self._wait_s = clock, wait_s
         self._first: dict[str, asyncio.Event] = {}
         self._used_at: dict[str, float] = {}
+        self._present: Counter[str] = Counter()
 
     @asynccontextmanager
     async def turn(self, key: str | None) -> AsyncIterator[None]:
@@ -258,6 +262,21 @@ class PrefixTurns:
         if key is None:
             yield
             return
+        self._present[key] += 1
+        try:
+            async with self._turn(key):
+                yield
+        finally:
+            self._present[key] -= 1
+            if not self._present[key]:
+                del self._present[key]
+
+    def is_shared(self, key: str | None) -> bool:
+        """Return whether another prompt with this prefix waits, is in flight, or was answered a while ago."""
+        return key is not None and (self._present[key] > 1 or self._is_warm(key))
+
+    @asynccontextmanager
+    async def _turn(self, key: str) -> AsyncIterator[None]:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._wait_s):
                 while key in self._first and not self._is_warm(key):  # if the first fails, the next one takes over

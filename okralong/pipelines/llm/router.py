@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import openai
-
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
-from okralong.pipelines.llm.endpoint import NO_KEY, RequestFields, open_client, read_key
-from okralong.pipelines.llm.errors import LIMITS, ApiError, classify, without_key
+from okralong.pipelines.llm.endpoint import NO_KEY, open_provider, read_key
+from okralong.pipelines.llm.errors import LIMITS, ApiError, without_key
 from okralong.pipelines.llm.prices import Price, PriceTable, highest
+from okralong.pipelines.llm.providers.base import Provider
+from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.rate_limit_client import LimiterClient
-from okralong.pipelines.llm.request import LlmRequest, prefix_key
+from okralong.pipelines.llm.request import LlmRequest
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +43,6 @@ REMEDIES: Final = {
     "response_format": "Set llm.json_schema to auto to do without it, or choose a model that takes JSON schemas.",
 }
 """What users can do about a refused field that cannot be left out."""
-_KEYED = re.compile(r"//([^/]+\.)?(openai\.com|azure\.com|mistral\.ai)(/|:|\Z)")
-"""Hosts of endpoints that document ``prompt_cache_key`` (November 2026)."""
 
 
 class Router:
@@ -132,7 +129,7 @@ class Router:
     async def aclose(self) -> None:
         """Close the connections."""
         for route in self.routes:
-            await route.http.close()
+            await route.provider.aclose()
 
     def _choice(self, tried: Sequence[Route]) -> list[Route]:
         """Return the usable routes, or if there is none, the one that will be usable first, even if it was tried."""
@@ -159,30 +156,19 @@ class Router:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Route:
-    """One endpoint, with its client, limiter and breaker."""
+    """One endpoint, with its provider, limiter and breaker."""
 
     endpoint: EndpointConfig
-    http: openai.AsyncOpenAI
+    provider: Provider
     limiter: LimiterClient
     price: Price
     key: str = field(repr=False)
     breaker: Breaker
     fields: RequestFields
-    keyed: bool = False
-    """Whether requests are sent with a ``prompt_cache_key``."""
 
-    def body(self, request: LlmRequest) -> dict[str, Any]:
-        """Return the body of a request, with the fields that the endpoint accepts."""
-        left_out = self.fields.left_out(request.json_schema)
-        body = request.parameters(self.fields.limit_field, self.endpoint.model, left_out)
-        body |= body.pop("extra_body", {})
-        if self.keyed and "prompt_cache_key" not in left_out and (key := prefix_key(request.messages)) is not None:
-            body["prompt_cache_key"] = key
-        return body
-
-    def api_error(self, error: Exception) -> ApiError:
-        """Classify the error of a call that was sent to this endpoint."""
-        return classify(error, self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env, self.key)
+    def body(self, request: LlmRequest, *, shared: bool = False) -> dict[str, Any]:
+        """Return the body of a request, with the fields that the endpoint accepts (see ``Provider.body``)."""
+        return self.provider.body(request, self.fields, shared=shared)
 
     def can_do_without(self, api_error: ApiError, sent: Collection[str], request: LlmRequest) -> bool:
         """Return whether the endpoint refused one of the fields ``sent`` and later requests can do without it.
@@ -200,7 +186,7 @@ class Route:
         for name in api_error.refused([each for each in sent if each in REMEDIES]):
             # The limit may be too high only for this role or for a longer reply, and the schema may be that of one
             # question only.
-            stops = api_error.refuses_whatever_value if name in LIMITS else name != "response_format"
+            stops = api_error.refuses_whatever_value if name in LIMITS else name != self.provider.wire.format
             raise (EndpointError if stops else CallFailed)(f"{api_error.message} {REMEDIES[name]}")
         return False
 
@@ -239,12 +225,20 @@ def open_routes(
             missing.append(error)
             breaker.refuse(str(error))
             key = NO_KEY
-        http = open_client(endpoint, where, key, config.timeout_s, None if routes else transport)
+        provider = open_provider(
+            endpoint,
+            where,
+            key,
+            config.timeout_s,
+            None if routes else transport,
+            prompt_cache=config.prompt_cache_key,
+        )
         here = not routes and (address is not None or transport is not None)
         fields = RequestFields(
             config.limit_field(endpoint.model),
             stream=config.stream == "auto" and not here,
             schema_optional=config.json_schema == "auto",
+            wire=provider.wire,
         )
         price = prices.price(endpoint.model, endpoint.price)
         if config.service_tier == "flex" and not price.flex_discount:
@@ -252,10 +246,7 @@ def open_routes(
                 f"llm.service_tier is flex, and the price of {endpoint.model!r} has no flex_discount. Give it in "
                 "llm.price or in the price table, or leave llm.service_tier out. Nothing was run."
             )
-        keyed = config.prompt_cache_key == "always" or (
-            config.prompt_cache_key == "auto" and _KEYED.search(endpoint.base_url) is not None
-        )
-        routes.append(Route(endpoint, http, limiter, price, key, breaker, fields, keyed))
+        routes.append(Route(endpoint, provider, limiter, price, key, breaker, fields))
     if len(missing) == len(routes):
         raise missing[0]
     return routes

@@ -19,7 +19,7 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import NOT_READ, ArchiveError, ConfigError, InputError, Question, QuestionError
 from okralong.pipelines.core.wording import counted
-from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.config import PROVIDERS, LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import sharing_runs
 from okralong.pipelines.methods.registry import FullPolicy, StrategySpec, describe, names_without_vectors
@@ -159,6 +159,12 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
             f"The policy {policy.name!r} escalates to a stronger generator (escalate.to), but the answer config "
             "names none. Set llm.stronger to its base_url and model, or set the policy's escalate.to "
             "to precise, or escalate to null. Nothing was spent."
+        )
+    no_logprobs = [one.provider for one in config.llm.all_endpoints if not PROVIDERS[one.provider].logprobs]
+    if strategy.needs.logprobs and no_logprobs:
+        raise ConfigError(
+            f"The strategy {config.strategy!r} needs the log-probabilities of the reply's tokens, and llm.provider "
+            f"{no_logprobs[0]} returns none. Choose another strategy or another provider. Nothing was spent."
         )
     stronger = asked_again(config.llm, policy, strategy)
     for generator in (config.llm, stronger):

@@ -4,13 +4,15 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from okralong.pipelines.llm.batch import BatchBuilder
-from okralong.pipelines.llm.batch_api import BatchItem
+from okralong.pipelines.llm.batch_api import BatchItem, custom_id
 from okralong.pipelines.llm.config import BatchConfig
+from okralong.pipelines.llm.providers.openai import OpenAiBatches
 from tests.llm.tools import a_call
 
 
@@ -90,8 +92,8 @@ def test_nobody_is_lost_and_no_wave_is_too_large(sizes: list[tuple[int, int]], m
 
 
 def test_a_line_holds_the_body_as_it_is() -> None:
-    one = BatchItem(a_call(1), '{"model":"m"}', 1)
-    assert one.line(replace(one.call, attempt=2)) == (
+    batches = OpenAiBatches(openai.AsyncOpenAI(api_key="k"), "run", lambda _: None)
+    assert batches.line(custom_id(replace(a_call(1), attempt=2)), '{"model":"m"}') == (
         b'{"custom_id":"call-1-2","method":"POST","url":"/v1/chat/completions","body":{"model":"m"}}\n'
     )
 
