@@ -29,6 +29,7 @@ SCALES: Final = {
     "ten thousand": Decimal(10_000),
     "lakh": Decimal(100_000),
     "million": Decimal(1_000_000),
+    "ten million": Decimal(10_000_000),
     "crore": Decimal(10_000_000),
     "hundred million": Decimal(100_000_000),
     "billion": Decimal(1_000_000_000),
