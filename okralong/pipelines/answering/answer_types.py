@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from pydantic import BaseModel
 
+from okralong.pipelines.answering.languages import language_of_passages, language_of_text
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Citation, Passage, QuestionError, TypedValue
 from okralong.pipelines.statements.values import Context, read_value
@@ -252,7 +253,7 @@ def typed_value(wanted: AnswerType, said: Sequence[tuple[str, str, Context]]) ->
             raise ValueError(error.message) from None
         return TypedValue(json.dumps(found, ensure_ascii=False))
     values = [
-        _with_period(read_value(wanted.kind, words, context, wanted.choices), period)
+        _with_period(read_value(wanted.kind, words, context, wanted.choices), period, context.language)
         if wanted.kind in AMOUNTS
         else read_value(wanted.kind, words, context, wanted.choices)
         for words, period, context in said
@@ -265,11 +266,11 @@ def typed_value(wanted: AnswerType, said: Sequence[tuple[str, str, Context]]) ->
     return values[0]
 
 
-def _with_period(value: TypedValue, period: str) -> TypedValue:
+def _with_period(value: TypedValue, period: str, language: str) -> TypedValue:
     if value.period or not period:
         return value
     try:
-        return replace(value, period=read_value("period", period).value)
+        return replace(value, period=read_value("period", period, Context(language=language)).value)
     except ValueError:
         return value
 
@@ -278,12 +279,13 @@ def context_of(question: str, said: str, citations: Sequence[Citation], passages
     """Return the context of a value: passage and words of the citation that contains it, else of the first one."""
     holding = [each for each in citations if said and said.casefold() in each.quote.casefold()]
     for each in (holding or list(citations))[:1]:
+        language = language_of_passages(passages, [each]) if passages else language_of_text(each.quote)
         for passage in passages:
             if passage.doc_id == each.doc_id and passage.start_char <= each.start_char < passage.end_char:
                 at = each.start_char - passage.start_char
-                return Context(passage.text, at, at + len(each.quote), question)
-        return Context(each.quote, 0, len(each.quote), question)
-    return Context(question=question)
+                return Context(passage.text, at, at + len(each.quote), question, language=language)
+        return Context(each.quote, 0, len(each.quote), question, language=language)
+    return Context(question=question, language=language_of_passages(passages))
 
 
 def leaves(found: Any) -> Iterator[str | int | float]:

@@ -23,6 +23,9 @@ from decimal import ROUND_HALF_UP, Decimal, DivisionByZero, InvalidOperation, Ov
 from decimal import Context as Arithmetic
 from typing import Final
 
+from okralong.pipelines.statements.local_amounts import amounts_in
+from okralong.pipelines.statements.locale_words import locale_words
+
 _ALIKE: Final = str.maketrans(
     dict.fromkeys("\u00d7\u00b7", "*")
     | dict.fromkeys("\u2013\u2212", "-")
@@ -50,18 +53,38 @@ _AGREE: Final = Decimal("0.01")  # project default: covers the model's rounding
 """Largest relative difference between the model's own result and the computed one."""
 
 
-def calculate(answer: str) -> str:
+def calculate(answer: str, language: str = "en") -> str:
     """Return ``answer`` with its formula evaluated, such as "25%", "$1,234.5 million" or "0.0938"; never raises.
 
     Results have at most 2 decimals, and four significant digits below 1. An answer without a leading "=" is returned
-    unchanged; a formula that cannot be evaluated loses its "=". Only the first line is read.
+    unchanged; a formula that cannot be evaluated loses its "=". Only the first line is read. Figures are read and
+    written as ``language`` writes them.
     """
     if not answer.startswith("="):
         return answer
     try:
-        return _work_out(answer[1:].strip().partition("\n")[0])
+        result = _work_out(in_english(answer[1:], language).strip().partition("\n")[0])
+        return _in_language(result, language)
     except ValueError:
         return answer[1:].strip() or answer
+
+
+_FIGURE: Final = re.compile(r"\d(?:[\d.,'\u2019\u00a0\u202f\u2009]*\d)?")
+
+
+def in_english(formula: str, language: str) -> str:
+    """Return a formula with its figures as English writes them, without thousands separators."""
+    if locale_words(language) is None:
+        return formula
+    return _FIGURE.sub(lambda match: f"{amounts_in(match[0], language)[0].digits:f}", formula)
+
+
+def _in_language(result: str, language: str) -> str:
+    words = locale_words(language)
+    if words is None or words.decimal == ".":
+        return result
+    marks = str.maketrans({",": words.groups[0].replace(" ", "\u202f"), ".": words.decimal})
+    return _FIGURE.sub(lambda match: match[0].translate(marks), result)
 
 
 def _work_out(formula: str) -> str:

@@ -25,6 +25,7 @@ from okralong.pipelines.answering.answer_types import (
 from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_and_read, find_citations, sources_of
 from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
+from okralong.pipelines.answering.languages import language_of_passages
 from okralong.pipelines.answering.prompt_text import Evidence, repeats_itself, repeats_prompt
 from okralong.pipelines.answering.prompts import (
     UNANSWERABLE,
@@ -131,9 +132,16 @@ def _answer(tools: Tools, question: str, reply: str, shown: Sequence[Passage], s
         return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
     if parsed.only_number and (line := _line_of(parsed.evidence, sources, question)) is not None:
         return Answer("answered", line.quote, (line,), context=tuple(shown))
-    said = calculate(parsed.answer) if tools.calculator else parsed.answer
-    citations = sources_of(parsed.evidence, sources, sought_for(parsed.answer, question, said))
+    language = language_claimed(parsed.evidence, sources)
+    said = calculate(parsed.answer, language) if tools.calculator else parsed.answer
+    citations = sources_of(parsed.evidence, sources, sought_for(parsed.answer, question, said, language=language))
     return Answer("answered", said, citations, context=tuple(shown))
+
+
+def language_claimed(evidence: Sequence[Evidence], sources: Sequence[Passage]) -> str:
+    """Return the language of the passages that a reply names as its evidence, or of all."""
+    named = [sources[each.passage - 1] for each in evidence if 1 <= each.passage <= len(sources)]
+    return language_of_passages(named or sources)
 
 
 def _line_of(evidence: Sequence[Evidence], sources: Sequence[Passage], question: str) -> Citation | None:
@@ -257,14 +265,15 @@ def _typed_answer(
     citations: list[Citation] = []
     stated = Stated([*shown, *sources])
     for each in said:
-        value = calculate(each.said) if tools.calculator and wanted.kind in AMOUNTS else each.said
+        language = language_claimed(each.evidence, sources)
+        value = calculate(each.said, language) if tools.calculator and wanted.kind in AMOUNTS else each.said
         line = _line_of(each.evidence, sources, question) if each.only_number else None
         if line is not None:
             value, own = line.quote, [line]
         else:
             quotes = [found.quote for found in find_citations([e for e in each.evidence if e.quote], sources)]
-            stated.require(wanted.kind, each.said, question, quotes, tools.calculator)
-            own = _sources_of_value(each, value, question, sources, wanted.kind)
+            stated.require(wanted.kind, each.said, question, quotes, tools.calculator, language)
+            own = _sources_of_value(each, value, question, sources, wanted.kind, language)
         words.append(value)
         period = each.period if all(map(stated.has_year, YEAR_DIGITS.findall(each.period))) else ""
         read.append((value, period, context_of(question, value, own, sources)))
@@ -275,15 +284,15 @@ def _typed_answer(
 
 
 def _sources_of_value(
-    said: SaidValue, value: str, question: str, sources: Sequence[Passage], kind: str
+    said: SaidValue, value: str, question: str, sources: Sequence[Passage], kind: str, language: str
 ) -> list[Citation]:
     """Return the sources of one value. Those of yes, no, or a choice that no passage names are about the question."""
     if kind == SCHEMA:
         value = " ".join(map(str, leaves(json.loads(value))))
-    sought = sought_for(said.said, question, value, kind)
+    sought = sought_for(said.said, question, value, kind, language)
     found = sources_of(said.evidence, sources, sought)
     if not found and kind == "choices":
-        found = sources_of(said.evidence, sources, sought_for("yes", question, "yes", "boolean"))
+        found = sources_of(said.evidence, sources, sought_for("yes", question, "yes", "boolean", language))
     return list(found)
 
 

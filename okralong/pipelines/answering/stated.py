@@ -15,10 +15,14 @@ from typing import Final
 
 from okralong.pipelines.answering.analyzers.rules import ARITHMETIC
 from okralong.pipelines.answering.answer_types import AMOUNTS
+from okralong.pipelines.answering.calculator import in_english
 from okralong.pipelines.answering.support import Figures, Sought
 from okralong.pipelines.core.types import Passage
-from okralong.pipelines.statements.amounts import Amount, amounts, in_words
-from okralong.pipelines.statements.periods import apart, dates, periods
+from okralong.pipelines.statements.amounts import Amount, in_words
+from okralong.pipelines.statements.local_amounts import amounts_in
+from okralong.pipelines.statements.local_periods import dates_in, periods_in
+from okralong.pipelines.statements.locale_words import CJK, WIDE
+from okralong.pipelines.statements.periods import apart
 
 
 class Stated:
@@ -32,7 +36,9 @@ class Stated:
     def _figures(self) -> Figures:
         return Figures(self._texts)
 
-    def require(self, kind: str, said: str, question: str, quotes: Sequence[str], formulas: bool) -> None:
+    def require(
+        self, kind: str, said: str, question: str, quotes: Sequence[str], formulas: bool, language: str = "en"
+    ) -> None:
         """Raise ValueError if no passage states the value of a reply.
 
         An amount that no passage states is accepted as the result of a calculation with quoted amounts, or as the
@@ -45,17 +51,18 @@ class Stated:
             quotes: The valid quotations of the value.
             formulas: Whether the prompt asks for calculations as formulas. Then a result without its formula is not
                 accepted.
+            language: The language of the cited passages.
         """
         if kind in AMOUNTS:
             if formulas and said.startswith("="):
-                self._require_operands(said)
+                self._require_operands(in_english(said, language))
                 return
-            operands = [] if formulas else operands_in(quotes)
-            for each in amounts_of(said):
+            operands = [] if formulas else operands_in(quotes, language)
+            for each in amounts_of(said, language):
                 if not (self._figures.have(each) or _follows(each, operands, question) or _counts(kind, each, quotes)):
                     raise ValueError(f"{said[each.start : each.end].strip()} stands in no passage")
         elif kind in ("date", "period"):
-            for year in YEAR_DIGITS.findall(said):
+            for year in _years(said, language):
                 if not self.has_year(year):
                     raise ValueError(f"{year} stands in no passage")
 
@@ -72,20 +79,27 @@ class Stated:
 
 
 YEAR_DIGITS: Final = re.compile(r"(?:19|20)\d\d")
+
+
+def _years(said: str, language: str) -> list[str]:
+    """Return the years of a value. Those of an era ("\u4ee4\u548c5\u5e74") are not looked for."""
+    return YEAR_DIGITS.findall(said.translate(WIDE) if language in CJK else said)
+
+
 _NUMBERS: Final = re.compile(r"\d{1,40}(?:,\d{3}){0,9}(?:\.\d{1,40})?")
 _CONSTANTS: Final = frozenset(map(Decimal, (*range(13), 52, 100, 360, 365, 366, 1000, 1_000_000, 1_000_000_000)))
 """Numbers that a formula may use without a source: counts of periods or operands, and factors between units."""
 
 
-def amounts_of(said: str) -> list[Amount]:
+def amounts_of(said: str, language: str = "en") -> list[Amount]:
     """Return the amounts in the words of a value; its dates and years count only if there is no other amount."""
-    found = amounts(said) or in_words(said)
-    taken = [span for span, _ in [*dates(said), *periods(said)]]
+    found = amounts_in(said, language) or in_words(said)
+    taken = [span for span, _ in [*dates_in(said, language), *periods_in(said, language)]]
     free = [each for each in apart(found, taken, lambda each: each.place) if not each.year]
     return free or found
 
 
-def sought_for(said: str, question: str, value: str, kind: str = "text") -> Sought:
+def sought_for(said: str, question: str, value: str, kind: str = "text", language: str = "en") -> Sought:
     """Return what the source of a reply's value must contain.
 
     Args:
@@ -93,15 +107,16 @@ def sought_for(said: str, question: str, value: str, kind: str = "text") -> Soug
         question: The question.
         value: The value with its formula evaluated. The source of a formula need only contain one of its operands.
         kind: The kind of the value. Yes and no have no words of their own: their source is about the question.
+        language: The language of the cited passages.
     """
     if said.startswith("=") and value != said:
-        operands = [each for each in amounts_of(said) if abs(each.digits) not in _CONSTANTS]
-        return Sought(tuple(operands), (), frozenset(), Sought.of("", question).topic)
-    sought = Sought.of("" if kind == "boolean" else value, question)
+        operands = [each for each in amounts_of(said, language) if abs(each.digits) not in _CONSTANTS]
+        return Sought(tuple(operands), (), frozenset(), Sought.of("", question).topic, language)
+    sought = Sought.of("" if kind == "boolean" else value, question, language)
     if kind in AMOUNTS:
-        return Sought(tuple(amounts_of(value)), (), frozenset(), sought.topic)
+        return Sought(tuple(amounts_of(value, language)), (), frozenset(), sought.topic, language)
     if kind in ("date", "period"):
-        return Sought((), sought.days or tuple(YEAR_DIGITS.findall(value)), frozenset(), sought.topic)
+        return Sought((), sought.days or tuple(_years(value, language)), frozenset(), sought.topic, language)
     return sought
 
 
@@ -116,11 +131,11 @@ _FACTORS: Final = (Decimal(1), Decimal(100), Decimal("0.01"), Decimal(1000), Dec
 """Factors by which a result may differ: a percentage as a fraction, or thousands."""
 
 
-def operands_in(quotes: Sequence[str]) -> list[Decimal]:
+def operands_in(quotes: Sequence[str], language: str = "en") -> list[Decimal]:
     """Return the distinct amounts in ``quotes``, without their signs; dates and years are left out."""
     found: dict[Decimal, None] = {}
     for quote in quotes:
-        found.update(dict.fromkeys(abs(each.digits) for each in amounts_of(quote) if not each.year))
+        found.update(dict.fromkeys(abs(each.digits) for each in amounts_of(quote, language) if not each.year))
     return list(found)
 
 

@@ -20,10 +20,13 @@ from typing import Final
 import Stemmer
 
 from okralong.pipelines.answering.analyzers.words import STOP_WORDS
+from okralong.pipelines.answering.languages import language_of_text
 from okralong.pipelines.core.sentences import boundaries, lines_of
 from okralong.pipelines.core.types import Passage
-from okralong.pipelines.statements.amounts import LETTERS, SCALES, WORD_SCALE, Amount, amounts, in_words
-from okralong.pipelines.statements.periods import DATE_YEAR, Span, apart, dates, periods
+from okralong.pipelines.statements.amounts import LETTERS, SCALES, WORD_SCALE, Amount, in_words
+from okralong.pipelines.statements.local_amounts import amounts_in
+from okralong.pipelines.statements.local_periods import dates_in, periods_in, years_in_text
+from okralong.pipelines.statements.periods import Span, apart
 
 _SCALE_NAMED: Final = re.compile(
     rf"\b(?P<word>{WORD_SCALE})s?\b|(?:[$€£¥]\s?|\(|\bin\s)(?P<letter>mn|mm|bn|tn|m|b)\b|['\u2019]?(?<![\d,.])(?P<zeros>000)s?\b",
@@ -41,13 +44,13 @@ class Figures:
     whose head may name the scale, it may be in any scale.
     """
 
-    def __init__(self, texts: Iterable[str], part: bool = False) -> None:
+    def __init__(self, texts: Iterable[str], part: bool = False, language: str | None = None) -> None:
         found: list[Amount] = []
         numbering: set[int] = set()
         factors = {Decimal(1), *(SCALES[word] for word in WORD_SCALE.split("|") if part)}
         zero = False
         for text in texts:
-            here = amounts(text)
+            here = amounts_in(text, language or language_of_text(text))
             starts = {match.start("number") for match in _NUMBERING.finditer(text)}
             numbering |= {id(each) for each in here if each.start in starts and not (each.currency or each.scale)}
             found += here
@@ -149,22 +152,25 @@ class Sought:
         days: The answer's dates and years.
         words: The stems of the answer's content words.
         topic: The stems of the question's content words.
+        language: The language of the passages, by which numbers and dates are read.
     """
 
     numbers: tuple[Amount, ...]
     days: tuple[str, ...]
     words: frozenset[str]
     topic: frozenset[str]
+    language: str = "en"
 
     @classmethod
-    def of(cls, answer: str, question: str) -> Sought:
+    def of(cls, answer: str, question: str, language: str = "en") -> Sought:
         """Return what a text must contain for ``answer``; for one such as "yes", only the question's topic."""
         answer = answer[:_LONGEST_ANSWER]
-        written = _days(answer)
-        taken = [span for span, _ in [*written, *periods(answer)]]
-        numbers = apart([each for each in amounts(answer) if not each.year], taken, lambda each: each.place)
+        written = _days(answer, language)
+        taken = [span for span, _ in [*written, *periods_in(answer, language)]]
+        there = [each for each in amounts_in(answer, language) if not each.year]
+        numbers = apart(there, taken, lambda each: each.place)
         days = tuple(dict.fromkeys(day for _, day in written))
-        return cls(tuple(numbers), days, stems(answer), stems(question))
+        return cls(tuple(numbers), days, stems(answer), stems(question), language)
 
     @property
     def is_open(self) -> bool:
@@ -184,11 +190,11 @@ class Sought:
         """
         words = self._held(self.words, text) / len(self.words) if self.words else 0.0
         if self.numbers:
-            there = Figures([text], part=True)
+            there = Figures([text], part=True, language=self.language)
             numbers = sum(there.have(each) for each in self.numbers) / len(self.numbers)
             return max(numbers, words) if self._is_sentence else numbers
         if self.days:
-            days = [day for _, day in _days(text)]
+            days = [day for _, day in _days(text, self.language)]
             found = sum(any(day.startswith(each) for day in days) for each in self.days)
             return found / len(self.days) if words or not self.words - _MONTHS else 0.0
         return words
@@ -229,10 +235,10 @@ class Sought:
         return sum(each in there or (not each.isascii() and each in whole) for each in wanted)
 
 
-def _days(text: str) -> list[tuple[Span, str]]:
+def _days(text: str, language: str) -> list[tuple[Span, str]]:
     """Return the dates of a text, and its years that are not part of a date."""
-    found = dates(text)
-    years = [(match.span(), match[0]) for match in DATE_YEAR.finditer(text)]
+    found = dates_in(text, language)
+    years = years_in_text(text, language, old=True)
     return found + apart(years, [span for span, _ in found], lambda each: each[0])
 
 

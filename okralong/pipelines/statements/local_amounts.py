@@ -83,7 +83,9 @@ class _Reader:
         percent = bool(match["percent"] or match["basis"])
         currency = self._currency(match)
         bracketed = bool(match["open"] and (match["close"] or match["close2"]))
-        aside = bool(bracketed and (scale or percent or currency)) and not has_cells(text[slice(*line_of(text, match.start()))])
+        aside = bool(bracketed and (scale or percent or currency)) and not has_cells(
+            text[slice(*line_of(text, match.start()))]
+        )
         sign = match["sign"] or match["sign2"] or ""
         if sign[:1] in tuple(_MINUS) or (bracketed and not aside):
             digits = -abs(digits)

@@ -99,19 +99,21 @@ class _Alphabetic:
         count = rf"(?P<count>\d{{1,2}}|{alternatives(word for words in own.counts.values() for word in words)})"
         count2, count3 = count.replace("<count>", "<count2>"), count.replace("<count>", "<count3>")
         year = rf"(?:(?P<fiscal_%s>{fiscal})\s)?(?P<year_%s>{_YEAR}(?:/\d{{2,4}})?)\b(?!,\d)"
-        months, to = alternatives(own.months), alternatives(own.to)
+        article = r"(?:l['\u2019])"
+        months, first, to = alternatives(own.months), alternatives(own.first), alternatives(own.to)
         self._periods = re.compile(
             rf"""
             \b(?:{fiscal}),?\s?(?:{alternatives(own.ended)})\s(?P<end>{date})
-            | (?<!\w)(?:{ordinals or "(?!)"})\s(?:{patterns(own.quarter)})(?:\s(?:{of}))?\s(?:l['’])?{year % ("q", "q")}
+            | (?<!\w)(?:{ordinals or "(?!)"})\s(?:{patterns(own.quarter)})(?:\s(?:{of}))?\s{article}?{year % ("q", "q")}
             | \b(?:[{quarter}](?P<q>[1-4])|(?P<q2>[1-4])[{quarter}])[\s/-]?(?:(?:{of})\s)?{year % ("q2", "q2")}
-            | (?<!\w)(?:{halves or "(?!)"})\s(?:{patterns(own.half)})(?:\s(?:{of}))?\s(?:l['’])?{year % ("h", "h")}
+            | (?<!\w)(?:{halves or "(?!)"})\s(?:{patterns(own.half)})(?:\s(?:{of}))?\s{article}?{year % ("h", "h")}
             | \b(?:[{half}](?P<half>[12])|(?P<half2>[12])[{half}])[\s/-]?(?:(?:{of})\s)?{year % ("h2", "h2")}
             | \b{count}[\s-](?:{months})\s(?:{alternatives(own.ended)})\s(?P<until>{date})
-            | \b(?:(?:{alternatives(own.first)})\s{count2}\s(?:{months})|{count3}(?:\s(?:{alternatives(own.first)}))?\s(?:{months}))
+            | \b(?:(?:{first})\s{count2}\s(?:{months})|{count3}(?:\s(?:{first}))?\s(?:{months}))
               (?:\s(?:{of}))?\s{year % ("m", "m")}
             | \b(?:{fiscal})\s(?:de\s)?(?P<fy>{_YEAR}(?:[/-]\d{{2,4}})?)\b(?!,\d)
-            | (?P<from>{date}|(?<![\w.,/-]){_YEAR})\s?(?:\b(?:{to})\b|[-\u2013\u2014])\s?(?P<last>{date}|{_YEAR}(?![\w.,/-]))
+            | (?P<from>{date}|(?<![\w.,/-]){_YEAR})\s?(?:\b(?:{to})\b|[-\u2013\u2014])
+              \s?(?P<last>{date}|{_YEAR}(?![\w.,/-]))
             """,
             re.IGNORECASE | re.VERBOSE,
         )
@@ -181,20 +183,33 @@ _ERAS: Final = {"令和": 2018, "平成": 1988, "昭和": 1925, "民國": 1911, 
 _ERA: Final = "|".join(_ERAS)
 _NUMERALS: Final = {digit: value for value, digit in enumerate("〇一二三四五六七八九")} | {"零": 0, "○": 0}
 _DIGIT: Final = f"[{''.join(_NUMERALS)}]"
-_CJK_YEAR: Final = re.compile(rf"(?:(?P<era>{_ERA})\s?(?P<in_era>\d{{1,3}}|元)|(?<!\d)(?P<year>{_YEAR}|[一二]{_DIGIT}{{3}}))\s?年")
-_Y: Final = _CJK_YEAR.pattern
-_CJK_DATE: Final = re.compile(rf"{_Y}\s?(?P<month>\d{{1,2}})\s?月(?:\s?(?P<day>\d{{1,2}})\s?[日号號])?(?!期)")
+_IN_NUMERALS: Final = f"[一二]{_DIGIT}{{3}}"
+
+
+def _year_of(suffix: str = "") -> str:
+    """Return the pattern of a year with its 年, with groups whose names end in ``suffix``."""
+    era = rf"(?P<era{suffix}>{_ERA})\s?(?P<in_era{suffix}>\d{{1,3}}|元)"
+    return rf"(?:{era}|(?<!\d)(?P<year{suffix}>{_YEAR}|{_IN_NUMERALS}))\s?年"
+
+
+_CJK_YEAR: Final = re.compile(_year_of())
+_CJK_DATE: Final = re.compile(rf"{_year_of()}\s?(?P<month>\d{{1,2}})\s?月(?:\s?(?P<day>\d{{1,2}})\s?[日号號])?(?!期)")
+_DASH: Final = "[-\u2013\u2014~\uff5e至到]|から"
+_OF_MONTHS: Final = r"(?P<count>\d{1,2}|三|六|九|十二)\s?(?:个月|個月|か月|ヶ月|カ月)(?:期间|期間)?"
+_WHOLE: Final = "(?P<whole>[财財]政年度|连续会计年度|年度|一年)"
+_FISCAL: Final = "[财財]政?年度?"
+_HALF: Final = "(?P<half>[上下]半年度?|[上下]半?期|半年度)"
 _CJK_PERIOD: Final = re.compile(
     rf"""
-    (?:截至|截止)?\s?{_Y}\s?(?P<m>\d{{1,2}})\s?月(?:\s?(?P<d>\d{{1,2}})\s?日)?(?:
+    (?:截至|截止)?\s?{_year_of()}\s?(?P<m>\d{{1,2}})\s?月(?:\s?(?P<d>\d{{1,2}})\s?日)?(?:
         (?P<ki>期)(?:\s?第?(?P<kq>[1-4一二三四])(?:四半期|Q))?(?:\s?(?P<mid>中間期))?
-        | \s?(?:止|に終了(?:した|する))\s?(?:的|之)?\s?(?:(?P<count>\d{{1,2}}|三|六|九|十二)\s?(?:个月|個月|か月|ヶ月|カ月)(?:期间|期間)?|(?P<whole>财政年度|財政年度|连续会计年度|年度|一年))
-        | \s?(?:至|到|[-\u2013\u2014~\uff5e])\s?(?:{_Y.replace("<era>", "<era2>").replace("<in_era>", "<in_era2>").replace("<year>", "<year2>")}\s?)?(?P<m2>\d{{1,2}})\s?月(?:\s?(?P<d2>\d{{1,2}})\s?日)?)
-    | {_Y.replace("<era>", "<era3>").replace("<in_era>", "<in_era3>").replace("<year>", "<year3>")}(?P<fiscal>度|[财財]政?年度?)?\s?(?:
+        | \s?(?:止|に終了(?:した|する))\s?[的之]?\s?(?:{_OF_MONTHS}|{_WHOLE})
+        | \s?(?:{_DASH})\s?(?:{_year_of("2")}\s?)?(?P<m2>\d{{1,2}})\s?月(?:\s?(?P<d2>\d{{1,2}})\s?日)?)
+    | {_year_of("3")}(?P<fiscal>度|{_FISCAL})?\s?(?:
         第?\s?(?P<quarter>[1-4一二三四])\s?(?:季度?|四半期)
-        | (?P<half>上半年度?|下半年度?|上半期|下半期|上期|下期|半年度)
-        | 1\s?[-\u2013\u2014~\uff5e至]\s?(?P<to>\d{{1,2}})\s?月)
-    | {_Y.replace("<era>", "<era4>").replace("<in_era>", "<in_era4>").replace("<year>", "<year4>")[:-1]}(?:年度|[财財](?:政)?年度?|年[财財]政?年度?)
+        | {_HALF}
+        | 1\s?(?:{_DASH})\s?(?P<to>\d{{1,2}})\s?月)
+    | {_year_of("4").removesuffix("年")}(?:年度|年?{_FISCAL})
     """,
     re.VERBOSE,
 )

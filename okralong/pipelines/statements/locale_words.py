@@ -159,9 +159,9 @@ def _groups(decimal: str, group: str) -> str:
     return "".join(dict.fromkeys(own + other + _SPACES + _APOSTROPHES))
 
 
-_NAMED: Final = (
-    "USD EUR GBP JPY CHF CNY CAD AUD HKD SGD TWD KRW INR BRL MXN RUB TRY PLN CZK HUF SEK NOK DKK ZAR AED SAR ILS"
-).split()
+_NAMED_TEXT: Final = """USD EUR GBP JPY CHF CNY CAD AUD HKD SGD TWD KRW INR BRL MXN RUB TRY PLN CZK HUF SEK NOK DKK ZAR
+AED SAR ILS"""
+_NAMED: Final = tuple(_NAMED_TEXT.split())
 """Currencies whose names are read."""
 
 

@@ -27,6 +27,10 @@ from okralong.pipelines.statements.amounts import (
     line_of,
     plain,
 )
+from okralong.pipelines.statements.local_amounts import amounts_in
+from okralong.pipelines.statements.local_heads import completed_in
+from okralong.pipelines.statements.local_periods import dates_in, periods_in, years_in_text
+from okralong.pipelines.statements.locale_words import CJK, alternatives, locale_words
 from okralong.pipelines.statements.periods import DATE_YEAR, YEAR, Span, apart, dates, forms_of, periods
 from okralong.pipelines.statements.table_heads import cells_above, completed, is_row
 
@@ -36,7 +40,8 @@ class Context:
     """The passage and question that a value belongs to.
 
     ``text`` is the passage; ``start`` and ``end`` delimit the cited characters (-1 if none are). If ``verbatim``, the
-    value is exactly these characters, and only scale, currency and period come from the text around them.
+    value is exactly these characters, and only scale, currency and period come from the text around them. ``language``
+    decides numbers and dates that languages write differently.
     """
 
     text: str = ""
@@ -44,6 +49,7 @@ class Context:
     end: int = -1
     question: str = ""
     verbatim: bool = False
+    language: str = "en"
 
 
 NOWHERE: Final = Context()
@@ -121,7 +127,7 @@ def agrees(kind: str, said: TypedValue, gold: str) -> bool:
 
 def _read_amount(kind: str, said: str, context: Context) -> TypedValue:
     text, wanted = _around(said, context)
-    found = _candidates(kind, text, wanted)
+    found = _candidates(kind, text, wanted, context.language)
     if not found:
         if DASH.fullmatch(said.strip()):
             found = [Amount(0, 0, Decimal(0), 0)]
@@ -133,7 +139,8 @@ def _read_amount(kind: str, said: str, context: Context) -> TypedValue:
     one = max(found, key=lambda each: (bool(each.scale), bool(each.currency)))
     place = _place(text, one, context)
     if place >= 0:
-        one = completed(kind, one, context.text, place)
+        local = context.language != "en"
+        one = (completed_in if local else _completed)(kind, one, context.text, place, context.language)
     if kind == "percent" and not one.unit:
         one = replace(one, unit="%")
     number = one.digits * (1 if one.unit == "%" else one.factor)
@@ -158,9 +165,13 @@ def _around(said: str, context: Context) -> tuple[str, Span | None]:
     return context.text[first:last], (context.start - first, context.end - first)
 
 
-def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
+def _completed(kind: str, one: Amount, text: str, place: int, language: str) -> Amount:
+    return completed(kind, one, text, place)
+
+
+def _candidates(kind: str, text: str, wanted: Span | None, language: str) -> list[Amount]:
     """Return the amounts that may be meant; only those that clearly are of the wanted kind if there are any."""
-    found = amounts(text) or in_words(text)
+    found = amounts_in(text, language) or (in_words(text) if language == "en" else [])
     if wanted is not None:
         touched = [each for each in found if each.start < wanted[1] and each.end > wanted[0]]
         found = touched or found
@@ -169,7 +180,7 @@ def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
     found = [
         each for last, each in pairs if each and not (last and each.bracketed and abs(last.digits) == abs(each.digits))
     ]
-    taken = [span for span, _ in [*periods(text), *dates(text)]]
+    taken = [span for span, _ in [*periods_in(text, language), *dates_in(text, language)]]
     free = apart(found, taken, lambda each: each.place)
     found = free or [each for each in found if not each.year and kind != "percent"]
     tests: list[Callable[[Amount], bool]] = [lambda each: not each.year]
@@ -208,7 +219,7 @@ def _place(text: str, one: Amount, context: Context) -> int:
     """Return the position of the amount in the passage, preferring the cited characters, or -1."""
     if context.verbatim and context.start >= 0:
         return line_of(context.text, context.start)[0] + one.start
-    digits = AMOUNT.search(text, one.start)
+    digits = (AMOUNT if context.language == "en" else _DIGITS).search(text, one.start)
     if not context.text or digits is None:
         return -1
     same = re.compile(rf"(?<![\d.,]){re.escape(digits['digits'])}(?![\d]|[.,]\d)")
@@ -218,15 +229,17 @@ def _place(text: str, one: Amount, context: Context) -> int:
     return -1 if found is None else found.start()
 
 
+_DIGITS: Final = re.compile(r"(?P<digits>\d(?:[\d.,'\u2019\u00a0\u202f\u2009]*\d)?)")
+
 # --------
 # Dates and periods.
 
 
 def _read_date(said: str, context: Context) -> TypedValue:
     text, wanted = _around(said, context)
-    found = _meant([*dates(text)], wanted)
+    found = _meant([*dates_in(text, context.language)], wanted)
     days = [each for each in found if len(each) == 10]
-    found = days or found or _meant([(match.span(), match[0]) for match in DATE_YEAR.finditer(text)], wanted)
+    found = days or found or _meant(years_in_text(text, context.language, old=True), wanted)
     return TypedValue(_the_one(found, "one date"))
 
 
@@ -246,12 +259,12 @@ def _the_one(found: Sequence[str], name: str) -> str:
 
 def _read_period(said: str, context: Context) -> TypedValue:
     text, wanted = _around(said, context)
-    named = [each for each in periods(text) if each[1]]
+    named = [each for each in periods_in(text, context.language) if each[1]]
     found = _meant(named, wanted) if wanted is None or _touching(named, wanted) else []
     if not found:
-        found = _meant(dates(text), wanted)
+        found = _meant(dates_in(text, context.language), wanted)
     if not found:
-        found = _meant([(match.span(), match[0]) for match in YEAR.finditer(text)], wanted)
+        found = _meant(years_in_text(text, context.language), wanted)
     return TypedValue(_the_one(found or _meant(named, wanted), "one period"))
 
 
@@ -268,8 +281,10 @@ def _period_of(text: str, context: Context, place: int) -> str:
     line = context.text[slice(*line_of(context.text, place))] if place >= 0 else ""
     above = cells_above(context.text, place) if place >= 0 else []
     for each in (said, *above, "" if is_row(line) else line, context.question):
-        found = {value for _, value in periods(each) if value} or {value for _, value in dates(each)}
-        found = found or set(YEAR.findall(each))
+        language = context.language
+        found = {value for _, value in periods_in(each, language) if value}
+        found = found or {value for _, value in dates_in(each, language)}
+        found = found or {year for _, year in years_in_text(each, language)}
         if len(found) == 1:
             return found.pop()
     return ""
@@ -301,9 +316,14 @@ _YES_NO: Final = re.compile(r"\W*(?P<yes>yes|true|y)\b|\W*(?P<no>no|false|n)\b",
 
 def _read_boolean(said: str, context: Context) -> TypedValue:
     match = _YES_NO.match(said)
-    if match is None:
-        raise ValueError("yes or no was asked for, and it begins with neither")
-    return TypedValue("yes" if match["yes"] else "no")
+    if match is not None:
+        return TypedValue("yes" if match["yes"] else "no")
+    if (words := locale_words(context.language)) is not None:
+        end = "" if context.language in CJK else r"\b"
+        for value, names in (("no", words.words.no), ("yes", words.words.yes)):
+            if re.match(rf"\W*(?:{alternatives(names)}){end}", said, re.IGNORECASE):
+                return TypedValue(value)
+    raise ValueError("yes or no was asked for, and it begins with neither")
 
 
 def _choice(said: str, choices: Sequence[str]) -> str:

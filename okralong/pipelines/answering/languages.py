@@ -1,0 +1,37 @@
+"""Find the language by which the numbers and dates of a passage are read, and in which a question is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
+
+from okralong.pipelines.core.languages import ENGLISH, UNKNOWN, detect, question_language
+from okralong.pipelines.core.types import Citation, Passage
+
+_KEPT: Final = 4096  # project default
+"""Texts whose language is kept."""
+
+
+@lru_cache(maxsize=_KEPT)
+def language_of_text(text: str) -> str:
+    """Return the language of a passage's text; English if nothing tells it."""
+    found = detect(text)
+    return ENGLISH if found == UNKNOWN else found
+
+
+def language_of_passages(passages: Iterable[Passage], citations: Sequence[Citation] = ()) -> str:
+    """Return the language of the cited passages, or of all of them if none is cited.
+
+    The passages of a document are judged together, since a table alone may hardly have words.
+    """
+    cited = {each.doc_id for each in citations}
+    texts = [each.text for each in passages if not cited or each.doc_id in cited]
+    return language_of_text("\n".join(texts)) if texts else ENGLISH
+
+
+@lru_cache(maxsize=_KEPT)
+def language_asked(question: str) -> str:
+    """Return the language of a question; English if nothing tells it."""
+    found = question_language(question)
+    return ENGLISH if found == UNKNOWN else found
