@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.archive.cover import read_cover
 from okralong.pipelines.archive.metadata import DocumentFacts, facts_of_documents
 from okralong.pipelines.archive.name_words import company_key, name_words
 from okralong.pipelines.archive.names import DocumentNames
+from okralong.pipelines.archive.terms import analyze_query
 
 NEAR, MOST = 0.8, 16  # fusion.named of configs/policy/default.yaml
 

@@ -15,7 +15,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from okralong.pipelines.archive.bm25 import analyze_query, analyze_texts
+from okralong.pipelines.archive.terms import analyze_query, analyze_texts
 
 Vectors = NDArray[np.float32]
 

@@ -195,6 +195,7 @@ def test_what_a_version_holds_as_a_table_for_people(folder: Path, tmp_path: Path
         "doc_id",
         "title",
         "date",
+        "language",
         "tokens",
         "not_read",
         "company",
@@ -212,7 +213,7 @@ def test_what_a_version_holds_as_a_table_for_people(folder: Path, tmp_path: Path
         )
         assert runner.exit_code == 0, runner.output
     sheet = openpyxl.load_workbook(tmp_path / "d.xlsx")["documents"]
-    assert [cell.value for cell in sheet[1]][:4] == ["doc_id", "title", "date", "tokens"]
+    assert [cell.value for cell in sheet[1]][:5] == ["doc_id", "title", "date", "language", "tokens"]
     assert sheet.max_row == 4
     assert json.loads((tmp_path / "d.jsonl").read_text().splitlines()[2])["year"] == 2024
     listed = CliRunner().invoke(app, ["archive", "documents", str(folder.parent / "archive")]).output

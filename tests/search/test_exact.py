@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.archive.search import search
+from okralong.pipelines.archive.terms import analyze_query
 from tests.search.agreement import assert_agrees
 from tests.search.oracles import bm25s_scores
 from tests.search.small_archive import (

@@ -47,7 +47,8 @@ class Retrievals:
 
         ``prefix`` is prepended to the query when it is embedded.
         """
-        return await search(self.shards(granularity), query, self.encoder.encode([prefix + query])[0], doc_ids, k)
+        vector, languages = self.encoder.encode([prefix + query])[0], self.archive.languages_of(doc_ids)
+        return await search(self.shards(granularity), query, vector, doc_ids, k, languages)
 
     def prepare(self, queries: list[str]) -> None:
         """Embed many queries at once, and cache their vectors."""

@@ -204,7 +204,8 @@ class QuestionTools:
                 return Candidates(*(self._hits(body[name]) for name in ("exact", "semantic")))
             vector = (await self.models.embed([query]))[0] if "embedder" in self.models.parts else None
             scope = tuple(doc_ids) or self.doc_ids
-            found = await search(self.models.shards(granularity), query, vector, scope, k)
+            languages = self.models.archive.languages_of(scope)
+            found = await search(self.models.shards(granularity), query, vector, scope, k, languages)
             rows = {"exact": _rows(found.exact), "semantic": _rows(found.semantic)}
             await self.log.record(path, "retrieval", encode({"wanted": wanted, **rows}))
             return found

@@ -20,6 +20,7 @@ from okralong.pipelines.archive.failures import read_failures
 from okralong.pipelines.archive.files import CompressedRows, granularity_folder, table_folders
 from okralong.pipelines.archive.metadata import (
     FIXED_COLUMNS,
+    LANGUAGE,
     DocumentFacts,
     facts_of_documents,
     metadata_table,
@@ -38,6 +39,7 @@ from okralong.pipelines.archive.versions import (
     read_catalogue,
     read_version,
 )
+from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.schemas import DOCUMENTS, READ_IN_PART
 from okralong.pipelines.core.storage import Folder
@@ -48,6 +50,7 @@ CACHED_DOCUMENTS: Final = 8
 """Number of documents kept in memory; the passages of one question come from few documents. project default"""
 
 _ROWS_AT_A_TIME: Final = 16
+_ENGLISH: Final = frozenset({ENGLISH})
 
 
 @dataclass
@@ -173,6 +176,23 @@ class Archive:
         return DocumentNames.of(self.facts().values())
 
     @cached_property
+    def _foreign(self) -> dict[str, str]:
+        """The languages of the documents whose terms are not English."""
+        if set(self.manifest.get("languages", ())) <= {ENGLISH}:
+            return {}
+        found = {doc_id: facts.terms_language for doc_id, facts in self.facts().items()}
+        return {doc_id: language for doc_id, language in found.items() if language != ENGLISH}
+
+    def languages_of(self, doc_ids: Iterable[str]) -> frozenset[str]:
+        """Return the languages of the terms of some documents, or of the whole archive if there are none."""
+        if not self._foreign:
+            return _ENGLISH
+        wanted = tuple(doc_ids)
+        if not wanted:
+            return frozenset(self.manifest["languages"])
+        return frozenset(self._foreign.get(doc_id, ENGLISH) for doc_id in wanted)
+
+    @cached_property
     def _metadata(self) -> pa.Table:
         return metadata_table(self.facts().values())
 
@@ -183,12 +203,12 @@ class Archive:
     def contents(self, *, text: bool = False) -> pa.Table:
         """Return a table of the documents, sorted by doc_id.
 
-        Its columns are title, date, tokens (o200k_base), the keys of ``metadata``, the source, the hash of id and text,
-        and with ``text`` the text.
+        Its columns are title, date, language, tokens (o200k_base), the keys of ``metadata``, the source, the hash of id
+        and text, and with ``text`` the text.
         """
         known, entries = self.metadata(), self.entries()
         doc_ids = known["doc_id"].to_pylist()
-        columns = {name: known[name] for name in ("doc_id", "title", "date") if name in known.column_names}
+        columns = {name: known[name] for name in ("doc_id", "title", "date", LANGUAGE) if name in known.column_names}
         columns["tokens"] = pa.array([entries[doc_id].n_tokens for doc_id in doc_ids], pa.int64())
         columns |= {name: known[name] for name in (NOT_READ,) if name in known.column_names}
         columns |= {name: known[name] for name in known.column_names if name not in (*columns, *FIXED_COLUMNS)}
@@ -336,4 +356,5 @@ def _document(row: dict[str, Any], tables: tuple[Table, ...] | None) -> Document
         sections=tuple(Section(**section) for section in row.get("sections") or ()),
         tables=tables,
         outline=None if row.get("outline") is None else tuple(OutlineNode(**node) for node in row["outline"]),
+        language=row.get("language") or "",
     )

@@ -8,17 +8,12 @@ computes scores with the sum of all parts. A chunk's score is bit-identical whic
 from __future__ import annotations
 
 import math
-import re
-import threading
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import Stemmer
-from bm25s.stopwords import STOPWORDS_EN
 from numpy.typing import NDArray
 
 from okralong.pipelines.archive import files
@@ -283,64 +278,3 @@ def _kth(values: Doubles, k: int) -> float:
     ranked = values.copy()
     ranked.partition(len(ranked) - k)
     return float(ranked[-k])
-
-
-# The terms of a text are the English stems of its lower-case words of two or more letters, without stop words. Tests
-# check that they equal those of ``bm25s.tokenize`` with its English stop words and PyStemmer. bm25s itself cannot be
-# used: it renumbers the terms with each call, while an index needs one vocabulary.
-
-_WORD = re.compile(r"\b\w\w+\b")
-_STOP_WORDS = frozenset(STOPWORDS_EN)
-
-
-class _EnglishStemmer(threading.local):
-    """A stemmer per thread, because the C object is not thread-safe: it has a buffer."""
-
-    def __init__(self) -> None:
-        self.stemmer = Stemmer.Stemmer("english")
-
-
-_english = _EnglishStemmer()
-
-
-def analyze_query(text: str) -> list[str]:
-    """Return the terms of a query in the order of its words, with repetitions."""
-    words = [word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
-    return list(_english.stemmer.stemWords(words))
-
-
-@dataclass(frozen=True, slots=True)
-class TermTable:
-    """The terms of several texts as numbers.
-
-    ``vocabulary`` is sorted by code point. ``terms`` has the vocabulary index of every term, text after text;
-    ``lengths`` has the number of terms of each text.
-    """
-
-    vocabulary: list[str]
-    terms: NDArray[np.int64]
-    lengths: NDArray[np.int32]
-
-
-def analyze_texts(texts: Iterable[str]) -> TermTable:
-    """Apply ``analyze_query`` to many texts, stemming each distinct word once."""
-    number_of_stem: dict[str, int] = {}
-    number_of_word: dict[str, int] = {}
-    flat = array("q")
-    lengths = array("i")
-    stem = _english.stemmer.stemWord
-    for text in texts:
-        before = len(flat)
-        for word in _WORD.findall(text.lower()):
-            number = number_of_word.get(word)
-            if number is None:
-                if word in _STOP_WORDS:
-                    continue
-                number = number_of_stem.setdefault(stem(word), len(number_of_stem))
-                number_of_word[word] = number
-            flat.append(number)
-        lengths.append(len(flat) - before)
-    vocabulary = sorted(number_of_stem)
-    rank = np.empty(len(vocabulary), dtype=np.int64)
-    rank[[number_of_stem[term] for term in vocabulary]] = np.arange(len(vocabulary))
-    return TermTable(vocabulary, rank[np.frombuffer(flat, dtype=np.int64)], np.array(lengths, dtype=np.int32))

@@ -17,7 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.cover import read_cover
+from okralong.pipelines.archive.terms import terms_language
 from okralong.pipelines.archive.versions import DocumentEntry, write_once
+from okralong.pipelines.core.languages import ENGLISH, detect, language_code
 from okralong.pipelines.core.schemas import METADATA, completed
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Fact
@@ -26,6 +28,9 @@ METADATA_FOLDER: Final = "metadata"
 
 _TEXTS_AT_A_TIME: Final = 16
 """Documents whose texts are in memory together. project default"""
+
+LANGUAGE: Final = "language"
+"""The key and column with a document's language."""
 
 FIXED_COLUMNS: Final = ("doc_id", "title", "source_uri", "source_name", "date")
 """The first columns of every metadata table."""
@@ -41,7 +46,7 @@ class DocumentFacts:
 
     ``cover`` is what its cover states (see ``archive.cover``), None if an earlier release indexed it. ``part`` is the
     part of the archive that has the document. ``file_date`` is the day of its file's last change, in ISO 8601, or "" if
-    unknown.
+    unknown. ``language`` is the language that was detected, None if an earlier release indexed it.
     """
 
     doc_id: str
@@ -53,6 +58,22 @@ class DocumentFacts:
     own: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
     cover: Mapping[str, str] | None = None
+    language: str | None = None
+
+    @property
+    def terms_language(self) -> str:
+        """The language whose terms the index has of the document: that of its metadata, or the detected one.
+
+        Earlier releases indexed all documents with English terms.
+        """
+        if self.language is None:
+            return ENGLISH
+        told = (language_code(value) for known in (self.given, self.own) if (value := _language_in(known)))
+        return terms_language(next(filter(None, told), self.language))
+
+
+def _language_in(known: Mapping[str, str]) -> str:
+    return next((value for key, value in known.items() if key.strip().lower() == LANGUAGE), "")
 
 
 def write_facts(archive: Folder, facts: Iterable[DocumentFacts]) -> str:
@@ -76,12 +97,15 @@ def read_facts(archive: Folder, name: str) -> dict[str, DocumentFacts]:
     }
 
 
-def has_covers(archive: Folder, name: str | None) -> bool:
-    """Return whether a version's table has all covers; earlier releases wrote none, or no table (``name`` None)."""
+def is_complete(archive: Folder, name: str | None) -> bool:
+    """Return whether a version's table has all covers and languages.
+
+    Earlier releases wrote none, or no table (``name`` None).
+    """
     if name is None:
         return False
     table = archive.at(METADATA_FOLDER).read_table(name)
-    return "cover" in table.column_names and table.column("cover").null_count == 0
+    return all(column in table.column_names and table.column(column).null_count == 0 for column in ("cover", LANGUAGE))
 
 
 def facts_of_documents(
@@ -89,8 +113,8 @@ def facts_of_documents(
 ) -> list[DocumentFacts]:
     """Return the documents' own metadata from the files that hold them; ``file_dates`` maps a source_uri to a day.
 
-    Files of earlier releases have no covers. With ``covers`` these are read from the documents' texts, which
-    takes about as long as reading the files.
+    Files of earlier releases have no covers or languages. With ``covers`` these are read from the documents' texts,
+    which takes about as long as reading the files.
     """
     by_part: dict[str, dict[str, DocumentEntry]] = {}
     for entry in entries:
@@ -100,16 +124,25 @@ def facts_of_documents(
         with archive.at("documents").open(f"{part}.parquet") as file:
             parquet = pq.ParquetFile(file)
             held = set(parquet.schema_arrow.names)
-            texts = {"text", "facts"} & held if covers and "cover" not in held else set()
-            columns = [name for name in ("doc_id", "title", "metadata", "cover", *sorted(texts)) if name in held]
+            texts = {"text", "facts"} & held if covers and not {"cover", LANGUAGE} <= held else set()
+            names = ("doc_id", "title", "metadata", "cover", LANGUAGE, *sorted(texts))
+            columns = [name for name in names if name in held]
             for batch in parquet.iter_batches(_TEXTS_AT_A_TIME if texts else 1024, columns=columns):
                 for row in batch.to_pylist():
                     if (mine := wanted.get(row["doc_id"])) is not None:
                         about = (row["title"] or "", mine.source_uri, mine.source_name)
                         day = file_dates.get(mine.source_uri, "")
                         own = dict(row["metadata"] or ())
-                        found.append(DocumentFacts(mine.doc_id, part, *about, day, own, cover=_cover(row)))
+                        cover, language = _cover(row), _language(row)
+                        found.append(DocumentFacts(mine.doc_id, part, *about, day, own, cover=cover, language=language))
     return found
+
+
+def _language(row: Mapping[str, Any]) -> str | None:
+    """Return the language in a row of the table ``documents``, detected if the row has none but a text."""
+    if row.get(LANGUAGE) is not None:
+        return str(row[LANGUAGE])
+    return None if row.get("text") is None else detect(row["text"])
 
 
 def _cover(row: Mapping[str, Any]) -> dict[str, str] | None:
@@ -126,8 +159,8 @@ def metadata_table(facts: Iterable[DocumentFacts]) -> pa.Table:
     """Return a table with a row per document, sorted by doc_id. It has the fixed columns and one for each key.
 
     Values from a metadata file override the document's own, including ``title`` and ``date``, and these override what
-    its cover states; a missing ``date`` is the file's date. A column is int64, double, bool or date32 if all its values
-    fit, else string; missing values are null.
+    its cover states and the detected ``language``; a missing ``date`` is the file's date. A column is int64, double,
+    bool or date32 if all its values fit, else string; missing values are null.
     Keys that differ only in case share a column.
     """
     rows = [_values(each) for each in sorted(facts, key=lambda each: each.doc_id)]
@@ -149,6 +182,8 @@ def _values(facts: DocumentFacts) -> dict[str, str]:
     given = {key.strip(): value for key, value in facts.given.items() if key.strip()}
     folded = {key.lower() for key in given}
     row = {key: value for key, value in said.items() if key.lower() not in folded} | given
+    if facts.language is not None and not _language_in(row):
+        row |= {LANGUAGE: facts.language}
     lower = {key.lower(): value for key, value in row.items()}
     row = {key: value for key, value in row.items() if key.lower() not in FIXED_COLUMNS}
     own_date = lower.get("date", "").strip() or facts.file_date

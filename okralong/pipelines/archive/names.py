@@ -23,7 +23,6 @@ from typing import Final
 
 from bm25s.stopwords import STOPWORDS_EN
 
-from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.archive.cover import ANNUAL, COVER_COLUMNS, CURRENT, EARLY_END, QUARTERLY, Cover
 from okralong.pipelines.archive.metadata import DocumentFacts
 from okralong.pipelines.archive.name_words import (
@@ -36,6 +35,7 @@ from okralong.pipelines.archive.name_words import (
     plain,
     undotted,
 )
+from okralong.pipelines.archive.terms import analyze_query
 from okralong.pipelines.statements.periods import dates
 
 LONGEST_VALUE: Final = 80

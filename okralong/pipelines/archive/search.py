@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from okralong.pipelines.archive.bm25 import ScopeStatistics, analyze_query
+from okralong.pipelines.archive.bm25 import ScopeStatistics
 from okralong.pipelines.archive.files import shard_of
 from okralong.pipelines.archive.shard import Shard, Vector
+from okralong.pipelines.archive.terms import analyze_query
+from okralong.pipelines.core.languages import ENGLISH, question_language
 from okralong.pipelines.core.types import Candidates, Chunk, Hit
 
 
@@ -85,14 +87,20 @@ _Part = tuple[ShardClient, tuple[str, ...] | None]
 
 
 async def search(
-    shards: Sequence[ShardClient], query: str, vector: Vector, doc_ids: Sequence[str], k: int
+    shards: Sequence[ShardClient],
+    query: str,
+    vector: Vector,
+    doc_ids: Sequence[str],
+    k: int,
+    languages: Collection[str] = (ENGLISH,),
 ) -> Candidates:
     """Return the best ``k`` chunks of the scope for each retriever, or fewer if fewer match.
 
     ``shards`` are all shards of one chunk size, in order. ``vector`` is the query's, shape (dimension,), or None for
-    BM25 only. Empty ``doc_ids`` mean the whole archive.
+    BM25 only. Empty ``doc_ids`` mean the whole archive. ``languages`` are those of the scope
+    (``Archive.languages_of``).
     """
-    parts, terms = _parts(shards, doc_ids), analyze_query(query)
+    parts, terms = _parts(shards, doc_ids), query_terms(query, languages)
     if len(parts) == 1:
         client, part = parts[0]
         return await client.candidates(terms, vector, part, k)
@@ -103,6 +111,13 @@ async def search(
         asyncio.gather(*(client.semantic(vector, part, k) for client, part in parts)),
     )
     return Candidates(tuple(exact), tuple(merge_hits(semantic, k)))
+
+
+def query_terms(query: str, languages: Collection[str]) -> list[str]:
+    """Return the terms of a query over documents in these languages."""
+    # The language of the query only matters among several: most scopes have one, and need no classifier.
+    asked = question_language(query, languages) if len(languages) > 1 else ENGLISH
+    return analyze_query(query, languages, asked)
 
 
 async def stored_vectors(

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from okralong.pipelines.archive import files
-from okralong.pipelines.archive.bm25 import analyze_texts
 from okralong.pipelines.archive.dense import build_approximate
 from okralong.pipelines.archive.files import DenseConfig, joined, shard_of
+from okralong.pipelines.archive.terms import analyze_texts
+from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import ArchiveError
@@ -38,18 +39,23 @@ _OVER: Final = "over_limit"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A document of a shard: the hash of its id and text, and the part of the archive to read it from."""
+    """A document of a shard: the hash of its id and text, the part to read it from, and the language of its terms."""
 
     sha256: str
     part: str
+    language: str = ENGLISH
 
 
 @dataclass(frozen=True)
 class Base:
-    """The shards of the previous version: their folders in order, and the hash of each document in them."""
+    """The shards of the previous version: their folders in order, and the hash of each document in them.
+
+    ``languages`` has the documents whose terms are not English.
+    """
 
     folders: Sequence[Folder] = ()
     documents: Mapping[str, str] = field(default_factory=dict)
+    languages: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +149,24 @@ def _build(
     tables: list[pa.Table] = []
     values: list[NDArray[np.float32]] = []
     flags: list[NDArray[np.bool_]] = []
-    taken: list[tuple[BaseShard, list[range]]] = []
+    taken: list[_Taken] = []
     for source in sources:
         shard = BaseShard.open(source)
-        kept = joined(
-            rows
-            for doc_id, rows in shard.ranges.items()
+        same = {
+            doc_id: base.languages.get(doc_id, ENGLISH) == documents[doc_id].language
+            for doc_id in shard.ranges
             if doc_id in documents and documents[doc_id].sha256 == base.documents.get(doc_id)
-        )
-        taken.append((shard, kept))
-        for rows in kept:
-            tables.append(shard.rows.slice(rows.start, len(rows)))
-            if dimension:
-                values.append(shard.vectors[rows.start : rows.stop])
-            flags.append(shard.over_limit[rows.start : rows.stop])
+        }
+        for as_before in (True, False):
+            kept = joined(shard.ranges[doc_id] for doc_id, is_same in same.items() if is_same == as_before)
+            taken.append((shard, kept, as_before))
+            for rows in kept:
+                tables.append(shard.rows.slice(rows.start, len(rows)))
+                if dimension:
+                    values.append(shard.vectors[rows.start : rows.stop])
+                flags.append(shard.over_limit[rows.start : rows.stop])
     old_rows = sum(map(len, tables))
-    texts: list[str] = []
+    new = files.ROWS_SCHEMA.empty_table()
     if scratch.exists():
         dealt = pa.ipc.open_file(pa.memory_map(str(scratch))).read_all()
         tables.append(dealt.select(files.ROWS_SCHEMA.names))
@@ -168,7 +176,7 @@ def _build(
                 for batch in dealt.column(_VECTOR).chunks
             )
         flags.append(dealt.column(_OVER).to_numpy())
-        texts = dealt.column("text").to_pylist()
+        new = dealt.select(["doc_id", "text"])
     rows_table, order = _ordered(tables, folder)
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.arange(len(order))
@@ -178,21 +186,34 @@ def _build(
         matrix[places[start : start + len(block)]] = block
         start += len(block)
     over_limit = np.concatenate(flags)[order] if flags else np.zeros(0, dtype=np.bool_)
-    pieces = [*_old_postings(taken, places), PostingPiece.of_texts(texts, places[old_rows:])]
+    fresh = PostingPiece.of_texts(new["text"].to_pylist(), places[old_rows:], _languages(new, documents))
+    pieces = [*_old_postings(taken, places, documents), fresh]
     write_shard(folder, granularity, rows_table, matrix, dense, over_limit, MergedPostings.of(pieces, len(order)))
 
 
+_Taken = tuple["BaseShard", Sequence[range], bool]
+"""A base shard, rows to take from it, and whether their terms are in the same language as before."""
+
+
 def _old_postings(
-    taken: Sequence[tuple[BaseShard, Sequence[range]]], places: NDArray[np.int64]
+    taken: Sequence[_Taken], places: NDArray[np.int64], documents: Mapping[str, Held]
 ) -> Iterator[PostingPiece]:
     start = 0
-    for shard, kept in taken:
+    for shard, kept, as_before in taken:
         mine = np.full(len(shard.rows), -1, dtype=np.int64)
+        first = start
         for rows in kept:
             mine[rows.start : rows.stop] = places[start : start + len(rows)]
             start += len(rows)
-        if kept:
+        if kept and as_before:
             yield shard.postings(mine)
+        elif kept:
+            again = pa.concat_tables([shard.rows.slice(rows.start, len(rows)) for rows in kept])
+            yield PostingPiece.of_texts(again["text"].to_pylist(), places[first:start], _languages(again, documents))
+
+
+def _languages(rows: pa.Table, documents: Mapping[str, Held]) -> list[str]:
+    return [documents[doc_id].language for doc_id in rows["doc_id"].to_pylist()]
 
 
 def _ordered(tables: Sequence[pa.Table], folder: Folder) -> tuple[pa.Table, NDArray[np.int64]]:
@@ -230,9 +251,11 @@ class PostingPiece:
     places: NDArray[np.int64]
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], places: NDArray[np.int64]) -> PostingPiece:
-        """Make the postings of new texts; text i is row i of the piece."""
-        table = analyze_texts(texts)
+    def of_texts(
+        cls, texts: Sequence[str], places: NDArray[np.int64], languages: Sequence[str] | None = None
+    ) -> PostingPiece:
+        """Make the postings of new texts in their languages (default: English); text i is row i of the piece."""
+        table = analyze_texts(texts, languages)
         n_rows = max(len(table.lengths), 1)
         row_of = np.repeat(np.arange(len(table.lengths), dtype=np.int64), table.lengths)
         # Sorting one integer per (term, row) gives the order of the postings and their counts in a single pass.

@@ -9,7 +9,6 @@ English has the benefit of the doubt, because terms, prompts and rules were meas
 from __future__ import annotations
 
 import re
-import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Collection
@@ -68,20 +67,18 @@ _KANA_SHARE: Final = 0.05
 """Japanese has at least this share of kana among its kana and Chinese characters. project default"""
 
 
-class _Classifier(threading.local):
-    """A classifier per thread, loaded in half a second with the first text."""
-
-    def __init__(self) -> None:
-        self.model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-        self.model.set_languages(DETECTED)
-
-    def probabilities(self, text: str) -> dict[str, float]:
-        return dict(self.model.rank(text))
-
-
 @lru_cache(1)
-def _classifier() -> _Classifier:
-    return _Classifier()
+def _classifier() -> LanguageIdentifier:
+    """Load the classifier, which takes half a second. It has no state between calls, so threads share it."""
+    whole = LanguageIdentifier.from_model_file(MODEL_FILE)
+    whole.set_languages(DETECTED)
+    # The rest of the model is not kept, which takes 20 MB.
+    tables = whole.nb_ptc, whole.nb_pc, whole.nb_classes, whole.tk_nextmove, whole.tk_output
+    return LanguageIdentifier(*tables, norm_probs=True, tk_row=whole.tk_row)
+
+
+def _probabilities(text: str) -> dict[str, float]:
+    return dict(_classifier().rank(_cleaned(text)))
 
 
 def is_language(code: str) -> bool:
@@ -121,7 +118,7 @@ def question_language(text: str, languages: Collection[str] = ()) -> str:
     words = _WORD.findall(text.lower())
     if not words:
         return UNKNOWN
-    probabilities = _classifier().probabilities(_cleaned(text))
+    probabilities = _probabilities(text)
     best = max(probabilities, key=lambda language: probabilities[language])
     english = sum(word in _ENGLISH_WORDS for word in words)
     if best == ENGLISH or english:
@@ -156,7 +153,7 @@ def _language_of_piece(piece: str) -> str:
         return ""
     if sum(word in _FUNCTION_WORDS for word in piece.lower().split()) >= _ENGLISH_SHARE * len(words):
         return ENGLISH
-    probabilities = _classifier().probabilities(_cleaned(piece))
+    probabilities = _probabilities(piece)
     best = max(probabilities, key=lambda language: probabilities[language])
     return best if probabilities[best] >= _SURE_PIECE else ENGLISH
 

@@ -16,8 +16,8 @@ SCHEMA_VERSION: Final = 1
 """Version of archives, of runs as a whole, and of every table not listed in ``ADDED_COLUMNS``."""
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
-    "documents": {"sections": 2, "facts": 3, "outline": 4, "cover": 5},
-    "metadata": {"cover": 2},
+    "documents": {"sections": 2, "facts": 3, "outline": 4, "cover": 5, "language": 6},
+    "metadata": {"cover": 2, "language": 3},
     "outcomes": {"reader": 2},
     "sources": {"reader": 2},
     "answers": {
@@ -147,12 +147,14 @@ DOCUMENTS: Final = table_schema(
         ("facts", pa.list_(_FACT)),
         ("outline", pa.list_(_OUTLINE_NODE)),
         ("cover", pa.map_(pa.string(), pa.string())),
+        ("language", pa.string()),
     ],
 )
 """A row per document. ``sha256`` covers id and text; tokens are o200k_base. ``tables`` are the spans of tables found in
 ``text``; ``sections`` are its pages, sheets, slides, headings and attachments, and ``facts`` what is tagged in XBRL
 (see ``core.types.Fact``), sorted by their start. ``outline`` is the tree of sections in reading order (see
-``core.outline``); null in files of earlier versions. ``cover`` is what the cover states (see ``archive.cover``)."""
+``core.outline``); null in files of earlier versions. ``cover`` is what the cover states (see ``archive.cover``), and
+``language`` the detected language (see ``core.languages``)."""
 
 _CELL: Final = pa.struct(
     [("column", pa.int32()), ("text", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())]
@@ -284,10 +286,11 @@ METADATA: Final = table_schema(
         ("own", pa.map_(pa.string(), pa.string())),
         ("given", pa.map_(pa.string(), pa.string())),
         ("cover", pa.map_(pa.string(), pa.string())),
+        ("language", pa.string()),
     ],
 )
 """Metadata of a version's documents: ``own`` comes from the document or its row, ``given`` from a metadata file,
-``cover`` from the cover; ``file_date`` is the day of the file's last change."""
+``cover`` from the cover; ``file_date`` is the day of the file's last change, ``language`` the detected language."""
 
 _FAILED: Final = pa.struct([("doc_id", pa.string()), ("message", pa.string())])
 

@@ -103,7 +103,7 @@ class Document:
     ``tables`` are the tables that were read, or None if none were looked for: ``statements.text_tables.tables_of``
     gives them in both cases. ``outline`` has its sections, likewise (``statements.outline.outline_of``);
     ``table_spans`` are stretches of text that look like a table, for chunking and recovery. ``facts`` are only there
-    while a document is indexed; ``Archive.tagged_facts`` returns them later.
+    while a document is indexed; ``Archive.tagged_facts`` returns them later. ``language`` is "" if it was not detected.
     """
 
     doc_id: str
@@ -118,6 +118,7 @@ class Document:
     facts: tuple[Fact, ...] = ()
     tables: tuple[Table, ...] | None = None
     outline: tuple[OutlineNode, ...] | None = None
+    language: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from okralong.pipelines.archive.cover import read_cover
 from okralong.pipelines.archive.tables import write_document_tables
 from okralong.pipelines.archive.vectors import Keys, text_keys
 from okralong.pipelines.archive.versions import DocumentEntry, KnownSource, active, digest
+from okralong.pipelines.core.languages import detect
 from okralong.pipelines.core.schemas import CHUNKS, DOCUMENTS, OUTCOMES, completed
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Document, Section, TableSpan
@@ -225,6 +226,7 @@ def _documents_table(documents: Sequence[Document]) -> pa.Table:
             "facts": [asdict(fact) for fact in document.facts] or None,
             "outline": None if document.outline is None else [asdict(node) for node in document.outline],
             "cover": sorted(read_cover(document.text, document.title, document.facts).metadata().items()),
+            "language": document.language or detect(document.text),
         }
         for document in documents
     ]
@@ -248,6 +250,7 @@ def read_documents(archive: str, part: str) -> list[Document]:
             table_spans=tuple(TableSpan(**span) for span in row["tables"]),
             metadata=dict(row["metadata"]),
             sections=tuple(Section(**section) for section in row["sections"] or ()),
+            language=row["language"] or "",
         )
         for row in table.to_pylist()
     ]

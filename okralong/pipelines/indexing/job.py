@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.files import tables_are_there
-from okralong.pipelines.archive.metadata import has_covers
+from okralong.pipelines.archive.metadata import is_complete
 from okralong.pipelines.archive.vectors import TextIndex, VectorStore
 from okralong.pipelines.archive.versions import (
     DocumentEntry,
@@ -340,7 +340,7 @@ class IndexJob:
         return build.publish(shards, sources, failures, {**compressor_facts(self.compressor), **own, **about})
 
     def _as_before(self, parent: dict[str, Any]) -> bool:
-        """Return whether config and models equal those of the previous version, and it has the covers of its documents.
+        """Return whether config and models equal those of the previous version, and its metadata is complete.
 
         A model's folder may have changed.
         """
@@ -349,7 +349,7 @@ class IndexJob:
         same = same and held == (self.compressor.fingerprint if self.compressor else None)
         # Tables are not part of a version's fingerprint; a lost one is computed again.
         same = same and tables_are_there(self.folder, parent)
-        same = same and has_covers(self.folder, parent["files"].get("metadata"))
+        same = same and is_complete(self.folder, parent["files"].get("metadata"))
         return same and bool(parent["embedding"]["sha256"] == self.model.sha256)
 
     def _read(self, changes: SourceChanges) -> tuple[list[DocumentEntry], list[KnownSource]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -53,6 +54,7 @@ from okralong.pipelines.archive.versions import (
     write_catalogue,
     write_sources,
 )
+from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import NOT_READ, ArchiveError
@@ -181,10 +183,13 @@ class VersionBuilder:
             raise ArchiveError(f"{self.archive.path} holds no vectors. Run okralong index again to embed all texts.")
         tokens = sum(entry.n_tokens for entry in self.live.values())
         shards = self.shards or self.config.shard_count(tokens, int(self.parent["shards"]) if self.parent else 1)
-        documents = {doc_id: Held(entry.sha256, entry.part) for doc_id, entry in self.live.items()}
-        mine: list[list[tuple[str, str]]] = [[] for _ in range(shards)]
+        languages = {key: facts.terms_language for key, facts in self._facts_without_dates.items()}
+        documents = {key: Held(entry.sha256, entry.part, languages[key]) for key, entry in self.live.items()}
+        mine: list[list[tuple[str, ...]]] = [[] for _ in range(shards)]
         for doc_id, held in sorted(documents.items()):
-            mine[shard_of(doc_id, shards)].append((doc_id, held.sha256))
+            # English is left out, so that the names of English shards equal those of earlier releases.
+            language = () if held.language == ENGLISH else (held.language,)
+            mine[shard_of(doc_id, shards)].append((doc_id, held.sha256, *language))
         built = {}
         for size in self.config.granularities:
             # Everything that a shard's files depend on in addition to its documents.
@@ -203,7 +208,11 @@ class VersionBuilder:
             return Base()
         names: Sequence[str] = self.parent["files"]["index"][str(granularity)]
         place = granularity_folder(self.archive, granularity)
-        return Base([place.at(name) for name in names], {key: entry.sha256 for key, entry in self.before.items()})
+        return Base(
+            [place.at(name) for name in names],
+            {key: entry.sha256 for key, entry in self.before.items()},
+            {key: facts.terms_language for key, facts in self._known_facts.items()},
+        )
 
     def _rows_of(self, index: TextIndex, granularity: int) -> Callable[[str, set[str]], Iterator[Rows]]:
         folder = chunks_folder(self.archive, granularity, self.config.cut)
@@ -284,6 +293,7 @@ class VersionBuilder:
             "granularities": self.config.granularities,
             "shards": len(files["catalogue"]),
             "documents": len(self.live),
+            "languages": dict(sorted(Counter(each.terms_language for each in facts).items())),
             "document_tokens": sum(entry.n_tokens for entry in self.live.values()),
             "failures": len(failures),
             "read_in_part": sum(NOT_READ in each.own for each in facts),
@@ -297,20 +307,39 @@ class VersionBuilder:
             **about,
         }
 
-    def _facts(self, sources: Sequence[KnownSource]) -> list[DocumentFacts]:
-        """Return the metadata of each document, reading only those whose part changed or whose cover is unread."""
+    @cached_property
+    def _known_facts(self) -> dict[str, DocumentFacts]:
+        """The metadata of the previous version's documents."""
         held = self.parent["files"].get("metadata") if self.parent else None
-        known = read_facts(self.archive, held) if held else {}
+        return read_facts(self.archive, held) if held else {}
+
+    @cached_property
+    def _facts_without_dates(self) -> dict[str, DocumentFacts]:
+        """The metadata of each document; new documents lack the date of their file.
+
+        Only documents are read whose part changed or of which an earlier release read no cover or language.
+        """
+        known = self._known_facts
         kept = {
             key: known[key]
             for key, entry in self.live.items()
-            if key in known and known[key].part == entry.part and known[key].cover is not None
+            if key in known
+            and known[key].part == entry.part
+            and known[key].cover is not None
+            and known[key].language is not None
         }
-        days = {source.uri: _day(source.mtime_ns) for source in sources}
-        new = facts_of_documents(self.archive, (e for key, e in self.live.items() if key not in kept), days)
+        new = facts_of_documents(self.archive, (e for key, e in self.live.items() if key not in kept), {})
         all_of_them = kept | {each.doc_id: each for each in new}
         given = {key: facts.given for key, facts in known.items()} if self.given is None else self.given
-        return [replace(facts, given=given.get(key, {})) for key, facts in all_of_them.items()]
+        return {key: replace(facts, given=given.get(key, {})) for key, facts in all_of_them.items()}
+
+    def _facts(self, sources: Sequence[KnownSource]) -> list[DocumentFacts]:
+        """Return the metadata of each document."""
+        days = {source.uri: _day(source.mtime_ns) for source in sources}
+        return [
+            replace(facts, file_date=facts.file_date or days.get(facts.source_uri, ""))
+            for facts in self._facts_without_dates.values()
+        ]
 
     def _embedding_facts(self) -> dict[str, Any]:
         """Return the encoder, needed to embed questions, and the sizes with vectors."""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from okralong.pipelines.archive.bm25 import analyze_query
+from okralong.pipelines.archive.search import query_terms
+from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.schemas import FLAT_SEARCHED
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.llm.journal import FragmentedTable, read_settled
@@ -146,6 +147,7 @@ def _searched(row: Mapping[str, Any], trace: _Trace, archive: Archive | None) ->
     spans = dict.fromkeys((*context, *sorted({*trace.exact, *trace.semantic}, key=lambda each: _rank(each, trace))))
     nearest = [_nearest(span, trace, archive, span in context) for span in list(spans)[:NEAREST]]
     queries = list(trace.queries) or [row["question"]]
+    languages = archive.languages_of(row["doc_ids"] or ()) if archive is not None else [ENGLISH]
     places: dict[str, dict[str, None]] = {}
     for span in context[:SECTIONS]:
         places.setdefault(span[0], {})[_place(cited(archive, _row(span)), span)] = None
@@ -155,7 +157,7 @@ def _searched(row: Mapping[str, Any], trace: _Trace, archive: Archive | None) ->
         row["question"],
         list(row["doc_ids"] or ()),
         queries,
-        list(dict.fromkeys(term for query in queries for term in analyze_query(query))),
+        list(dict.fromkeys(term for query in queries for term in query_terms(query, languages))),
         list(dict.fromkeys(shown)),
         len({*trace.exact, *trace.semantic}),
         [f"{doc_id}: {', '.join(held)}" for doc_id, held in places.items()],

@@ -19,8 +19,8 @@ from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.retrieve import primary_retrieval
-from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.archive.search import search
+from okralong.pipelines.archive.terms import analyze_query
 from okralong.pipelines.core.types import Analysis, Answer, ConfigError, Hit, Passage, Pattern, QuestionError
 from okralong.pipelines.methods.okralong import orchestrate
 from tests.fakes.tools import analysis, paper_policy

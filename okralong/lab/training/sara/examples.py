@@ -30,7 +30,7 @@ from okralong.lab.training.rows.sources import chunks_of, sample_set
 from okralong.lab.training.rows.tables import MODEL_SIDES
 from okralong.lab.training.sara.config import InstructionConfig, SaraConfig
 from okralong.pipelines.answering.select_evidence import closeness
-from okralong.pipelines.archive.bm25 import analyze_query
+from okralong.pipelines.archive.terms import analyze_query
 from okralong.pipelines.core.types import InputError, Passage
 from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents
