@@ -42,7 +42,7 @@ from okralong.pipelines.core.types import GO_ON, BrokenError, ConfigError
 if TYPE_CHECKING:
     from ray import serve
 
-    from okralong.pipelines.llm.records import Outcome
+    from okralong.pipelines.llm.records import Call, Outcome
 
 T = TypeVar("T")
 
@@ -224,7 +224,7 @@ SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 
 class LedgerMetrics:
-    """Metrics of a run's ledger: questions, calls, tokens, dollars, waiting times."""
+    """Metrics of a run's ledger (see ``LedgerWatch``): questions, calls, tokens, dollars, waiting times."""
 
     def __init__(self) -> None:
         self._questions = Counter("okralong_questions", "Questions that have ended.", ("status",))
@@ -233,6 +233,9 @@ class LedgerMetrics:
         self._dollars = Counter("okralong_llm_usd", "US dollars that were billed.", ("model",))
         self._queue = Histogram("okralong_llm_queue_seconds", "Waits for a permit to send.", list(SECONDS), ("model",))
         self._latency = Histogram("okralong_llm_latency_seconds", "Waits for replies.", list(SECONDS), ("model",))
+
+    def intended(self, call: Call) -> None:
+        """Ignore it: only its outcome counts."""
 
     def settled(self, outcome: Outcome) -> None:
         """Count an attempt that has ended."""
@@ -255,9 +258,12 @@ class LedgerMetrics:
         self._queue.observe(outcome.call.queue_s, model)
         self._latency.observe(outcome.latency_s, model)
 
-    def finished(self, status: str) -> None:
+    def finished(self, row: Mapping[str, Any]) -> None:
         """Count a question that has ended."""
-        self._questions.inc(1, {"status": status})
+        self._questions.inc(1, {"status": str(row["status"])})
+
+    def close(self) -> None:
+        """Do nothing: Ray collects the metrics."""
 
 
 class LimiterMetrics:

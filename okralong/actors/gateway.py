@@ -24,15 +24,17 @@ import ray
 from okralong.actors.cluster import NAMESPACE, LedgerMetrics, LimiterMetrics, named_actor, plain_errors
 from okralong.actors.messages import Address, Inbox, Message, MessageClient, Replies
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.telemetry import TelemetrySetup
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_api import BatchItem
 from okralong.pipelines.llm.batch_results import BatchAnswer
 from okralong.pipelines.llm.batch_tracker import ResumeState
+from okralong.pipelines.llm.call_telemetry import CallTelemetry
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.journal import JournalRow, reserve_bytes
-from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.ledger import LedgerWatch, RunLedger
 from okralong.pipelines.llm.ports import NO_STEPS, Sendable, Steps
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limits, RateLimitHeaders
@@ -58,35 +60,6 @@ SCHEDULER_CONCURRENCY: Final = 50_000
 """Calls that may wait for their batches at the same time. # project default"""
 GENERATION: Final = 3
 """Increment this when the limiter's methods change, since a detached actor outlives the okralong that started it."""
-
-
-class ShownLedger(RunLedger):
-    """A run's ledger that updates Ray's metrics."""
-
-    def __init__(
-        self,
-        run: str,
-        cap_usd: float | None,
-        reopened: frozenset[str] = frozenset(),
-        reserve: int = reserve_bytes(),
-    ) -> None:
-        super().__init__(Folder.of(run), cap_usd, lock_wait_s=LOCK_WAIT_S, reopened=reopened, reserve_bytes=reserve)
-        self._metrics = LedgerMetrics()
-
-    async def settle(self, outcome: Outcome) -> int:
-        """Make the outcome of an attempt durable, and count it once."""
-        known = outcome.call.key in self._state.question(outcome.call.query_id).settled
-        in_a_row = await super().settle(outcome)
-        if not known:
-            self._metrics.settled(outcome)
-        return in_a_row
-
-    async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Write a question's answers row, and count it once."""
-        written = await super().finish(row)
-        if written is not None:
-            self._metrics.finished(str(row["status"]))
-        return written
 
 
 class ShownLimiter(LocalLimiter):
@@ -130,9 +103,21 @@ class GatewayActor:
         reopened: frozenset[str] = frozenset(),
         limiters: Sequence[LimiterPlace] = (),
         reserve: int = reserve_bytes(),
+        telemetry: TelemetrySetup | None = None,
     ) -> None:
         """Open the run. ``limiters`` has those of the endpoints, in the order in which calls number them."""
-        self._gateway = Gateway(ShownLedger(run, cap_usd, reopened, reserve), [place.open() for place in limiters])
+        watches: list[LedgerWatch] = [LedgerMetrics()]
+        if telemetry is not None:
+            watches.append(CallTelemetry(telemetry.open(), owns=True))
+        ledger = RunLedger(
+            Folder.of(run),
+            cap_usd,
+            lock_wait_s=LOCK_WAIT_S,
+            reopened=reopened,
+            reserve_bytes=reserve,
+            watches=watches,
+        )
+        self._gateway = Gateway(ledger, [place.open() for place in limiters])
         self._inbox = Inbox(self._gateway)
 
     async def post(self, sender: str, incarnation: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
@@ -154,6 +139,7 @@ def start_gateway(
     reopened: frozenset[str] = frozenset(),
     limiters: Sequence[LimiterPlace] = (),
     reserve: int = reserve_bytes(),
+    telemetry: TelemetrySetup | None = None,
     **options: Any,
 ) -> Any:
     """Start the gateway of a run and return its handle, for ``GatewayClient`` and ``LedgerClient``.
@@ -167,11 +153,13 @@ def start_gateway(
         reopened: query_ids of the questions to answer again.
         limiters: Those of the endpoints, in order.
         reserve: Bytes kept free for a full disk (see ``RunLedger``).
+        telemetry: Where spans and metrics go, if anywhere.
         options: Ray's actor options.
     """
     revived: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": MAX_CONCURRENCY}
     remote: Any = ray.remote(GatewayActor)
-    return remote.options(num_cpus=0, **revived, **options).remote(run, cap_usd, reopened, tuple(limiters), reserve)
+    given = run, cap_usd, reopened, tuple(limiters), reserve, telemetry
+    return remote.options(num_cpus=0, **revived, **options).remote(*given)
 
 
 class GatewayClient:

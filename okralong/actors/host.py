@@ -40,8 +40,10 @@ from okralong.pipelines.core.log import ROOT, JsonLines
 from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.storage_errors import not_written
+from okralong.pipelines.core.telemetry import Telemetry
 from okralong.pipelines.core.types import ConfigError, OkraError
 from okralong.pipelines.core.wording import agreeing, counted
+from okralong.pipelines.llm.call_telemetry import CallTelemetry
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.journal import reserve_bytes
@@ -87,6 +89,7 @@ class RunStart:
         reopened: query_ids of the questions to answer again.
         replies_from: Runs that share their replies.
         batches: Settings of the batch scheduler, if the run needs one.
+        telemetry: Sends the spans of this process, if any are sent.
     """
 
     prepared: Prepared
@@ -95,6 +98,7 @@ class RunStart:
     reopened: frozenset[str] = frozenset()
     replies_from: tuple[str, ...] = ()
     batches: BatchSetup | None = None
+    telemetry: Telemetry | None = None
 
 
 @dataclass(frozen=True)
@@ -279,7 +283,7 @@ class _RunHere:
     """Planner, gateway and ledger of a run as objects of one event loop, that of ``execute``."""
 
     def __init__(self, start: RunStart, served: StartedGenerator, local: LocalModels, progress: Progress) -> None:
-        llm, late = served.llm, served.ready
+        llm, late, telemetry = served.llm, served.ready, start.telemetry
         self._run, self._progress = start.run, progress
         endpoints = llm.all_endpoints + (llm.stronger.all_endpoints if llm.stronger else ())
         self.ledger = RunLedger(
@@ -288,6 +292,7 @@ class _RunHere:
             lock_wait_s=LOCK_WAIT_S,
             reopened=start.reopened,
             reserve_bytes=reserve_bytes(sum(one.max_in_flight for one in endpoints), llm.longest_reply),
+            watches=[] if telemetry is None else [CallTelemetry(telemetry)],
         )
         self._closed = False
         try:
@@ -295,7 +300,7 @@ class _RunHere:
             gateway = Gateway(self.ledger, [LocalLimiter(endpoint.limits) for endpoint in endpoints])
             transport = partial(LateServer, late) if late is not None else lambda: None
             clients = GeneratorClients(setup, gateway, transport, starting=late)
-            self.planner = Planner(setup, gateway, local, clients)
+            self.planner = Planner(setup, gateway, local, clients, telemetry=telemetry)
         except BaseException:
             self.close()
             raise
@@ -424,6 +429,7 @@ def _planner_setup(start: RunStart, served: StartedGenerator, address: str | Non
         run=start.run,
         weights=served.weights,
         confidence=load_confidence(prepared.config.confidence),
+        telemetry=None if start.telemetry is None else start.telemetry.setup,
     )
 
 

@@ -26,6 +26,7 @@ from ray.exceptions import RayError
 
 from okralong.actors.cluster import index_metrics
 from okralong.actors.models import Embedder
+from okralong.pipelines.core.telemetry import Phases, Telemetry, started
 from okralong.pipelines.core.types import GO_ON, BrokenError, OkraError
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import Source
@@ -50,10 +51,26 @@ def index_archive(
     rehash: bool = False,
 ) -> IndexResult:
     """Run the index job on the connected Ray (see ``run_index``, also for its errors)."""
-    if progress is None:
-        return run_index(archive, sources, config, RayStreams, rehash=rehash)
-    live = Live(progress)
-    return run_index(archive, sources, config, partial(RayStreams, live=live), live.report, rehash=rehash)
+    with started(config.telemetry, archive, "index") as telemetry:
+        report = progress if telemetry is None else _traced(telemetry, progress)
+        if report is None:
+            return run_index(archive, sources, config, RayStreams, rehash=rehash)
+        live = Live(report)
+        return run_index(archive, sources, config, partial(RayStreams, live=live), live.report, rehash=rehash)
+
+
+def _traced(telemetry: Telemetry, progress: Report | None) -> Report:
+    """Return a ``Report`` that also sends a span for each stage of the job."""
+    phases = Phases(telemetry)
+    phases.begin("list")
+
+    def report(state: IndexProgress) -> None:
+        phases.begin(state.stage) if state.stage != "done" else phases.end()
+        phases.note(**{name: count for name, count in asdict(state).items() if name != "stage" and count})
+        if progress is not None:
+            progress(state)
+
+    return report
 
 
 class Live:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -29,6 +30,7 @@ from okralong.pipelines.answering.tools import ESCALATED, LACKING, Branch
 from okralong.pipelines.archive.artifacts import Artifact, ArtifactPlace, Expense
 from okralong.pipelines.core.log import query_id as logged_query
 from okralong.pipelines.core.storage_errors import not_written
+from okralong.pipelines.core.telemetry import QuestionTrace, Telemetry, TelemetrySetup
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
@@ -80,6 +82,7 @@ class PlannerSetup:
         run: The run folder.
         weights: Identity of the weights of an embedded generator or SARA's.
         confidence: The model that estimates how probably answers are right, or None.
+        telemetry: Where spans go, if anywhere.
     """
 
     strategy: StrategySpec
@@ -92,6 +95,7 @@ class PlannerSetup:
     run: str = ""
     weights: str = ""
     confidence: ConfidenceModel | None = None
+    telemetry: TelemetrySetup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,7 @@ class Planner:
         *,
         peers: Peers | None = None,
         revived: bool = False,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """Prepare the planner.
 
@@ -140,10 +145,11 @@ class Planner:
             clients: The run's generators.
             peers: The planners that take branches and artifacts; by default only this one.
             revived: True if Ray restarted this planner, so that it may get questions that it had begun.
+            telemetry: Sends its spans, if any are sent.
         """
         self._setup, self._gateway, self._clients = setup, gateway, clients
         self._strategy = load_strategy(setup.strategy.place)
-        self._revived = revived
+        self._revived, self._telemetry = revived, telemetry
         self._peers: Peers = self if peers is None else peers
         self._making: dict[str, asyncio.Task[Any]] = {}
         self._models = models
@@ -168,6 +174,11 @@ class Planner:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._clients.aclose()
+
+    async def send_spans(self) -> None:
+        """Send the spans that are left, for at most a few seconds."""
+        if self._telemetry is not None:
+            await asyncio.to_thread(self._telemetry.close)
 
     async def answer(
         self, question: Question, doc_ids: tuple[str, ...], new: bool = False
@@ -205,13 +216,15 @@ class Planner:
     ) -> Mapping[str, Any] | None:
         started = time.perf_counter()
         logged_query.set(question.query_id)
-        journal = self._journal(question, known)
-        tools = self._tools(question, doc_ids, "", journal)
+        journal, trace = self._journal(question, known), self._trace(question.query_id)
+        tools = self._tools(question, doc_ids, "", journal, trace)
         try:
             answer = await self._strategy(question, tools)
             answer = await self._checked(tools, question, answer)
             answer = await value_read(question.question, AnswerType.of(question.answer_type), answer)
-        except (EndpointError, BrokenError, *BROKEN):
+        except (EndpointError, BrokenError, *BROKEN) as error:
+            if trace is not None:
+                trace.ended({"okralong.status": "stopped"}, dict, type(error).__name__)
             raise
         except OverBudget as error:
             answer = Answer("over_budget", "", error=str(error))
@@ -223,6 +236,8 @@ class Planner:
         seconds = {**tools.seconds, "total": time.perf_counter() - started}
         row = answer_row(question, doc_ids, answer, self._setup.strategy.name, seconds)
         written = await self._gateway.finish(row, journal.take().rows)
+        if trace is not None and written is not None:
+            trace.ended(_attributes(written), lambda: _texts(row), _ill(row))
         logger.info("%s in %.1f s", answer.status, seconds["total"])
         return written
 
@@ -240,7 +255,7 @@ class Planner:
         """Run one branch of a question, whose steps are under ``path``."""
         posed, scope = branch.posed(question, doc_ids)
         journal = self._journal(posed, await self._gateway.known(question.query_id))
-        tools = self._tools(posed, scope, path, journal)
+        tools = self._tools(posed, scope, path, journal, self._trace(question.query_id))
         result = await branch.operator(tools, **branch.arguments)
         return result, tools.seconds, journal.take()
 
@@ -257,7 +272,24 @@ class Planner:
     async def _make(self, key: str, doc_id: str, branch: Branch, version: int, roles: tuple[str, ...]) -> Any:
         question = Question(key, "")
         journal = self._journal(question, await self._gateway.begin(key) or [])  # a planner that died left calls open
-        tools = self._tools(question, (doc_id,), "", journal)
+        trace = self._trace(key)
+        tools = self._tools(question, (doc_id,), "", journal, trace)
+        try:
+            return await self._made(key, doc_id, branch, version, roles, journal, tools)
+        finally:
+            if trace is not None:
+                trace.ended({"okralong.status": "artifact"}, dict)
+
+    async def _made(
+        self,
+        key: str,
+        doc_id: str,
+        branch: Branch,
+        version: int,
+        roles: tuple[str, ...],
+        journal: QuestionJournal,
+        tools: QuestionTools,
+    ) -> Any:
         arguments = dict(branch.arguments)
         place = None
         if version:
@@ -286,8 +318,16 @@ class Planner:
         reserve = partial(self._reserve, answer_type=question.answer_type)
         return QuestionJournal(self._gateway, question.query_id, known, reserve)
 
+    def _trace(self, query_id: str) -> QuestionTrace | None:
+        return None if self._telemetry is None else self._telemetry.question(query_id)
+
     def _tools(
-        self, question: Question, doc_ids: tuple[str, ...], prefix: str, journal: QuestionJournal
+        self,
+        question: Question,
+        doc_ids: tuple[str, ...],
+        prefix: str,
+        journal: QuestionJournal,
+        trace: QuestionTrace | None,
     ) -> QuestionTools:
         async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
             await journal.flush()  # the branch's calls rest on these steps
@@ -308,7 +348,7 @@ class Planner:
             ports = ports.with_stronger(QuestionGenerator(self._clients, journal, True), self._asked_stronger)
             if prefix.startswith(f"{ESCALATED}/") and ports.stronger is not None:
                 ports = ports.stronger
-        return QuestionTools(ports, question, doc_ids, journal, fan_out, prefix)
+        return QuestionTools(ports, question, doc_ids, journal, fan_out, prefix, trace=trace)
 
     async def _stopped(self, question: Question, message: str, exit_code: int) -> Stop:
         with suppress(*BROKEN):  # the gateway itself may have broken
@@ -328,6 +368,32 @@ class Planner:
         stronger = None if second is None else _spender(second, answer_type)
         tables = self._setup.policy.context.table_tokens
         return plan_reserve(plan, tables, _spender(first, answer_type), stronger, typed=bool(answer_type))
+
+
+def _attributes(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a question's span."""
+    plan = json.loads(row["plan"]) if row["plan"] else {}
+    return {
+        "okralong.status": row["status"],
+        "okralong.strategy": row["strategy"],
+        "okralong.workflow": plan.get("workflow"),
+        "okralong.way": row["way"],
+        "okralong.confidence": row["confidence"],
+        "okralong.escalated": row["escalated"],
+        "okralong.calls": row["calls"],
+        "okralong.cost_usd": row["cost_usd"],
+        "gen_ai.usage.input_tokens": row["prompt_tokens"],
+        "gen_ai.usage.output_tokens": row["completion_tokens"],
+    }
+
+
+def _texts(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"okralong.{name}": row[name] for name in ("question", "answer", "error") if row[name]}
+
+
+def _ill(row: Mapping[str, Any]) -> str:
+    """Return the status of a question as the error of its span, or "" if it is none."""
+    return str(row["status"]) if row["status"] in ("failed", "over_budget", "invalid_output") else ""
 
 
 class QuestionGenerator(Generator):

@@ -35,6 +35,8 @@ from okralong.pipelines.run.prepare import Prepared
 
 BRANCHES_PER_QUESTION = 4
 """Slots for branches in a planner for each question it carries: a split has at most four sub-questions."""
+SENDING_S = 10.0
+"""Seconds that planners may take to send their last spans. # project default: more than each waits for a collector"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,9 @@ class PlannerActor:
         scheduler = None if names.scheduler is None else SchedulerClient(named_actor(names.scheduler))
         clients = GeneratorClients(setup, gateway, models.transport, scheduler)
         revived = bool(context.was_current_actor_reconstructed)
-        self._planner = Planner(setup, gateway, models, clients, peers=RayPeers(names), revived=revived)
+        telemetry = None if setup.telemetry is None else setup.telemetry.open()
+        peers = RayPeers(names)
+        self._planner = Planner(setup, gateway, models, clients, peers=peers, revived=revived, telemetry=telemetry)
 
     @ray.method(concurrency_group="control")
     async def ready(self) -> None:
@@ -107,6 +111,11 @@ class PlannerActor:
     async def drain(self, grace_s: float) -> int:
         """See ``Planner``."""
         return await self._planner.drain(grace_s)
+
+    @ray.method(concurrency_group="control")
+    async def send_spans(self) -> None:
+        """See ``Planner``."""
+        await self._planner.send_spans()
 
     @ray.method(concurrency_group="questions")
     async def answer(
@@ -232,7 +241,9 @@ def run_actors(
         beside_others = retrieval is not None or not is_private()
         places = [limiter_place(endpoint, beside_others) for endpoint in endpoints]
         reserve = reserve_bytes(sum(one.max_in_flight for one in endpoints), llm.longest_reply)
-        gateway = hold(held, start_gateway(run, config.budget_usd, reopened, places, reserve, **writer))
+        gateway = hold(
+            held, start_gateway(run, config.budget_usd, reopened, places, reserve, setup.telemetry, **writer)
+        )
         scheduler_name, scheduler = None, None
         if batches is not None:
             scheduler_name = f"okralong-batch-scheduler-{tag}"
@@ -261,14 +272,18 @@ def run_actors(
         def more() -> RayPlanner:
             name = next(later)
             new = remote.options(name=name, **anew).remote(setup, replace(names, planners=(name,)))
-            return RayPlanner(hold(held, new))
+            planners.append(hold(held, new))
+            return RayPlanner(new)
 
         schedulers = [] if scheduler is None else [scheduler]
         wait_for([gateway.books.remote("totals"), *(actor.ready.remote() for actor in [*schedulers, *planners])])
         batches_client = None if scheduler is None else SchedulerClient(scheduler)
         grows = config.planners is None and is_private()
         yield RayActors([*map(RayPlanner, planners)], LedgerClient(gateway), batches_client, more if grows else None)
+        sending = [planner.send_spans.remote() for planner in planners] if setup.telemetry is not None else []
         _close(gateway, run)
+        if sending:
+            ray.wait(sending, num_returns=len(sending), timeout=SENDING_S)
 
 
 def _close(gateway: Any, run: str) -> None:

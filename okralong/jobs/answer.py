@@ -19,7 +19,7 @@ from typing import Any, Final, get_args
 
 from rich.console import Console
 
-from okralong.actors.host import Host, RunStart, host_for
+from okralong.actors.host import DoesNotFit, Host, RunStart, host_for
 from okralong.actors.ray_planners import BatchSetup
 from okralong.jobs.drive import Finished, Work, drive
 from okralong.jobs.interrupt import Interrupt
@@ -27,6 +27,7 @@ from okralong.jobs.options import Retriable
 from okralong.jobs.run_folder import RunResult, archive_of_run, begin, judged_otherwise, manifest, statuses
 from okralong.jobs.terminal import AnswerPanel, say_first, say_line
 from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.telemetry import Phases, started
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
     EXIT_ENDPOINT,
@@ -139,13 +140,16 @@ def answer_prepared(
         if host is None:
             host = host_for(prepared, start.questions, starting.address, batches=start.batches is not None)
         panel = AnswerPanel(console, start.questions)
-        opening = host.open(start, panel)
-        folder.remove(MANIFEST)  # its presence means complete, which this run no longer is
-        _describe(console, prepared, start.questions, done)
-        if note := judged_otherwise(folder, prepared):
-            panel.note(note)
-        with panel, opening as opened:
-            stop, totals = drive(opened, work, panel, console, starting.interrupt, starting.finished)
+        about = {"okralong.questions": start.questions, "okralong.strategy": prepared.config.strategy}
+        with started(prepared.config.telemetry, where, "answer", about, (DoesNotFit,)) as telemetry:
+            panel.traced = None if telemetry is None else Phases(telemetry)
+            opening = host.open(replace(start, telemetry=telemetry), panel)
+            folder.remove(MANIFEST)  # its presence means complete, which this run no longer is
+            _describe(console, prepared, start.questions, done)
+            if note := judged_otherwise(folder, prepared):
+                panel.note(note)
+            with panel, opening as opened:
+                stop, totals = drive(opened, work, panel, console, starting.interrupt, starting.finished)
         if stop is not None:
             return _result(where, prepared, stop.message, stop.exit_code)
         if starting.whole:

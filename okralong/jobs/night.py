@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,6 +23,7 @@ from okralong.jobs.notify import SENT, news_of, tell, tell_stop
 from okralong.jobs.terminal import IndexPanel, say_line
 from okralong.pipelines.archive.versions import Location, version_numbers
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.telemetry import started
 from okralong.pipelines.core.types import (
     EXIT_CANARIES,
     EXIT_CHANGED,
@@ -135,8 +137,11 @@ class NightJob:
             "tell": self._tell,
             "keep": self._keep,
         }
-        while self.night.phase != "done":
-            steps[self.night.phase]()
+        about = {"okralong.night": self.night.name}
+        with started(self.places.telemetry, self._location(self.folder), "night", about) as telemetry:
+            while (phase := self.night.phase) != "done":
+                with nullcontext() if telemetry is None else telemetry.phase(phase):
+                    steps[phase]()
         return self.night.exit_code
 
     def _done(self, phase: Phase, **news: Any) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from okralong.pipelines.core.config import Settings, load_config, parse_config
 from okralong.pipelines.core.filesystems import located, open_file
+from okralong.pipelines.core.spans import TelemetryConfig
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import (
     ConfigError,
@@ -55,13 +56,13 @@ class Places:
     @cached_property
     def index(self) -> IndexConfig:
         """The index config. Raises ConfigError."""
-        found = self._part(IndexConfig, "index", self.config.index)
+        found = self._part(IndexConfig, "index", self.config.index).model_copy(update=self._telemetry)
         return found.model_copy(update={"metadata": self.of(found.metadata)}) if found.metadata else found
 
     @cached_property
     def answer(self) -> RunConfig:
         """The answer config with the night's budget. Raises ConfigError."""
-        found = self._part(RunConfig, "answer", self.config.answer)
+        found = self._part(RunConfig, "answer", self.config.answer).model_copy(update=self._telemetry)
         budget = self.config.budget_usd
         return found if budget is None else found.model_copy(update={"budget_usd": budget})
 
@@ -72,6 +73,15 @@ class Places:
         if canaries is None or canaries.second_llm is None:
             return None
         return self.answer.model_copy(update={"llm": canaries.second(self.answer.llm, self.where)})
+
+    @property
+    def telemetry(self) -> TelemetryConfig:
+        """Where the traces of a night go. Raises ConfigError."""
+        return self.config.telemetry or self.answer.telemetry
+
+    @property
+    def _telemetry(self) -> dict[str, Any]:
+        return {} if self.config.telemetry is None else {"telemetry": self.config.telemetry}
 
     def _part(self, model: type[S], name: str, said: str | dict[str, Any]) -> S:
         if isinstance(said, dict):

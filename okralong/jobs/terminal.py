@@ -24,6 +24,7 @@ from rich.text import Text
 from okralong.jobs.remaining import Countdown, Pace
 from okralong.pipelines.answering.prompt_text import HIDDEN
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.telemetry import Phases
 from okralong.pipelines.core.wording import counted
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Panel:
         self._pace, self._work, self._countdown = Pace(), Pace(), Countdown()
         self._lock = RLock()
         self._over = Event()
+        self.traced: Phases | None = None
         self._writer = Thread(target=self._write_now_and_then, name="okralong-panel", daemon=True)
 
     def __enter__(self) -> Self:
@@ -114,6 +116,8 @@ class Panel:
         self._over.set()
         self._end(well=kind is None)
         self._progress.stop()
+        if self.traced is not None:
+            self.traced.end()
 
     def note(self, text: str) -> None:
         """Print a warning."""
@@ -125,6 +129,8 @@ class Panel:
             if name == self._phase:
                 return
             self._end()
+            if self.traced is not None:
+                self.traced.begin(name)
             self._phase, self._figures, self._kept, self._began = name, about, "", time.monotonic()
             self._pace, self._work, self._countdown = Pace(), Pace(), Countdown()
             if self._live:

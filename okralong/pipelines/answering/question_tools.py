@@ -13,7 +13,7 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
@@ -34,6 +34,7 @@ from okralong.pipelines.archive.search import search, stored_compressed, stored_
 from okralong.pipelines.core.codec import decode, encode
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.outline import OutlineNode
+from okralong.pipelines.core.telemetry import QuestionTrace
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import (
     NO_SCORES,
@@ -134,6 +135,8 @@ class QuestionTools:
         fan_out: Runs its branches.
         prefix: Path of the branch; "" for the question itself.
         seconds: Seconds spent so far, by stage.
+        trace: Receives the spans of its steps, if it is traced.
+        within: Path of the branch's span, if it differs from ``prefix``.
     """
 
     ports: Ports
@@ -143,6 +146,8 @@ class QuestionTools:
     fan_out: FanOut
     prefix: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
+    trace: QuestionTrace | None = None
+    within: str | None = None
     _seen: set[str] = field(default_factory=set)
     _readings: dict[tuple[str, str], Reading] = field(default_factory=dict)
 
@@ -196,7 +201,7 @@ class QuestionTools:
     ) -> Candidates:
         """See ``Tools``."""
         path = self._path(step)
-        with self._timed("retrieve"):
+        with self._timed("retrieve", path):
             wanted = {"query": query, "granularity": granularity, "k": k}
             if doc_ids:
                 wanted["doc_ids"] = list(doc_ids)
@@ -224,7 +229,7 @@ class QuestionTools:
     ) -> Analysis:
         """See ``Tools``."""
         path = self._path(step)
-        with self._timed("analyze"):
+        with self._timed("analyze", path):
             recorded = self.log.recorded(path, "analysis")
             if recorded is not None:
                 return decode(Analysis, json.dumps(json.loads(recorded)["analysis"]))
@@ -272,7 +277,7 @@ class QuestionTools:
         path = self._path(step)
         if self.ports.demonstrate:
             messages = with_demonstration(messages, role, self.short_contract, AnswerType.of(answer_type))
-        with self._timed(role):
+        with self._timed(role, path):
             call = GeneratorCall(self.question.query_id, path, role, messages, logprobs, answer_type, longer)
             return await self.ports.generator.complete(call)
 
@@ -301,8 +306,9 @@ class QuestionTools:
                 "has none. Name one under llm.stronger in the answer config, or set escalate to null."
             )
         prefix = self._path(ESCALATED)
-        shared = self.seconds, set[str](), self._readings
-        return QuestionTools(self.ports.stronger, self.question, self.doc_ids, self.log, self.fan_out, prefix, *shared)
+        shared = self.seconds, self.trace, self.prefix if self.within is None else self.within
+        asked = self.ports.stronger, self.question, self.doc_ids, self.log, self.fan_out
+        return QuestionTools(*asked, prefix, *shared, _readings=self._readings)
 
     @property
     def reads(self) -> bool:
@@ -327,7 +333,7 @@ class QuestionTools:
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
         """See ``Tools``."""
         path = self._path(step)
-        with self._timed("rerank"):
+        with self._timed("rerank", path):
             wanted = {"query": query, "passages": [hashlib.sha256(text.encode()).hexdigest()[:16] for text in passages]}
             if (body := self._recorded(path, "readings", wanted)) is not None:
                 return [_reading_of(row) for row in body["readings"]]
@@ -352,7 +358,7 @@ class QuestionTools:
     ) -> list[Hit]:
         """See ``Tools``."""
         path = self._path(step)
-        with self._timed("select"):
+        with self._timed("select", path):
             offered = {hit.chunk.chunk_id: hit for hit in pool}
             wanted = {"query": query, "pool": list(offered)}
             if (body := self._recorded(path, "selection", wanted)) is not None:
@@ -445,14 +451,27 @@ class QuestionTools:
 
     async def gather(self, branches: Sequence[Branch]) -> list[Any]:
         """See ``Tools``."""
-        done = await asyncio.gather(*(self.fan_out(branch, self._path(branch.path)) for branch in branches))
+        done = await asyncio.gather(*(self._branched(branch, self._path(branch.path)) for branch in branches))
         for _, seconds in done:
             for stage, spent in seconds.items():
                 self._spent(stage, spent)
         return [result for result, _ in done]
 
+    async def _branched(self, branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
+        if self.trace is None:
+            return await self.fan_out(branch, path)
+        with self._traced("branch", path), self.trace.branch():
+            return await self.fan_out(branch, path)
+
     async def _ask(self, path: str, messages: Sequence[Message]) -> Reply:
-        return await self.ports.generator.complete(GeneratorCall(self.question.query_id, path, ANALYZE, messages))
+        call = GeneratorCall(self.question.query_id, path, ANALYZE, messages)
+        with nullcontext() if path in self._seen else self._traced(ANALYZE, path):
+            return await self.ports.generator.complete(call)
+
+    def _traced(self, stage: str, path: str) -> AbstractContextManager[None]:
+        if self.trace is None:
+            return nullcontext()
+        return self.trace.step(stage, path, self.prefix if self.within is None else self.within)
 
     def _recorded(self, path: str, kind: str, wanted: Any) -> Any:
         """Return the body recorded at a path if it was recorded for the same ``wanted``, else None."""
@@ -488,8 +507,16 @@ class QuestionTools:
         return path
 
     @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        """Add the elapsed time to ``stage``, unless another stage is being timed (a choice includes its scoring)."""
+    def _timed(self, stage: str, path: str = "") -> Iterator[None]:
+        """Add the elapsed time to ``stage``, unless another stage is being timed (a choice includes its scoring).
+
+        A step at a ``path`` is traced, too.
+        """
+        with self._traced(stage, path) if path else nullcontext(), self._clocked(stage):
+            yield
+
+    @contextmanager
+    def _clocked(self, stage: str) -> Iterator[None]:
         if _TIMED.get():
             yield
             return

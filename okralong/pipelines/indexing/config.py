@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from okralong.pipelines.archive.files import DenseConfig
 from okralong.pipelines.core.config import IndexPlacement, Settings
+from okralong.pipelines.core.spans import TelemetryConfig
 from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries, cut_name
 from okralong.pipelines.indexing.documents import Limits
 from okralong.pipelines.indexing.formats.ocr import ocr_is_installed
@@ -93,7 +94,7 @@ class IndexConfig(Settings):
     ``boundaries`` determines where chunks end: at sentences, lines and table rows, or at any word, which fills them
     better. ``shards`` "auto" doubles with the archive, so that a shard holds at most about ``chunks_per_shard`` chunks
     of the smallest size. ``placement`` assigns the parts of the job to nodes of a cluster and does not affect the
-    archive.
+    archive; nor does ``telemetry``, which says where traces go.
 
     ``exclude`` are patterns of files to ignore (see ``list_sources``). ``metadata`` is a file with columns of the
     documents (see ``read_sidecar``); null keeps the previous version's columns. ``ocr`` auto reads images and pages
@@ -121,6 +122,7 @@ class IndexConfig(Settings):
     ocr: Literal["auto", "off"] = "auto"
     limits: LimitsConfig = LimitsConfig()
     placement: IndexPlacement = IndexPlacement()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     _cut: str = PrivateAttr(default="")
     """The ``cut`` of a version from an earlier chunker."""
@@ -146,7 +148,9 @@ class IndexConfig(Settings):
         Left out are places, settings that record their own result (excluded files, metadata, OCR), and the compressor,
         whose table is separate.
         """
-        content = self.model_dump(exclude={"placement", "compressor", "generator", "exclude", "metadata", "ocr"})
+        content = self.model_dump(
+            exclude={"placement", "telemetry", "compressor", "generator", "exclude", "metadata", "ocr"}
+        )
         content["boundaries"] = self.cut
         if self.embedding.of == "each":  # the default before this setting existed
             del content["embedding"]["of"]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, BrokenError, OverBudget, Usage
@@ -47,6 +47,26 @@ ANSWER_DELAY_S = 0.02  # project default
 not have a commit of its own."""
 
 
+class LedgerWatch(Protocol):
+    """Is told of what a ledger has made durable, each thing once. Its methods return at once and raise nothing."""
+
+    def intended(self, call: Call) -> None:
+        """Note an attempt that is about to be sent."""
+        ...
+
+    def settled(self, outcome: Outcome) -> None:
+        """Note the outcome of an attempt."""
+        ...
+
+    def finished(self, row: Mapping[str, Any]) -> None:
+        """Note the answers row of a question."""
+        ...
+
+    def close(self) -> None:
+        """Send what is left. This may take seconds and is called in a thread."""
+        ...
+
+
 class RunLedger:
     """The only writer of a run folder: the budget, the journal, and the group commit that makes both durable.
 
@@ -62,6 +82,7 @@ class RunLedger:
         lock_wait_s: float = 0.0,
         reopened: frozenset[str] = frozenset(),
         reserve_bytes: int = reserve_bytes(),
+        watches: Sequence[LedgerWatch] = (),
     ) -> None:
         """Open the run, replay it, and write the ledger rows that the last process did not write before it ended.
 
@@ -71,6 +92,7 @@ class RunLedger:
             lock_wait_s: Seconds to wait for a killed run's writer to release its lock.
             reopened: The query_ids of finished questions to ask again (see ``replay``).
             reserve_bytes: Disk space reserved for replies that arrive when the disk is full.
+            watches: Metrics and traces of the run.
 
         Raises:
             BrokenError: There is no room for the reserve.
@@ -85,6 +107,7 @@ class RunLedger:
             self._log.abandon()
             raise
         self._reopened = set(reopened)
+        self._watches = tuple(watches)
         self._budget = Budget(cap_usd)
         self._budget.restore(self._state.settled_usd, self._state.unknown_usd)
         self._calls: dict[CallKey, Call] = {}
@@ -181,6 +204,8 @@ class RunLedger:
             self._calls[call.key] = replace(call, body="{}")  # the request is in the journal
             body = intent_body(call)
             self._log.append_step(JournalRow(call.query_id, call.path, "request", body, call.sample, call.request_hash))
+            for watch in self._watches:
+                watch.intended(call)
         try:
             await self.durable(call.query_id)
             self._log.check_disk()
@@ -223,6 +248,8 @@ class RunLedger:
         await self.durable(call.query_id)
         if step is not None:
             question.rows[step.key] = step
+        for watch in self._watches:
+            watch.settled(outcome)
         return self._unstoppable
 
     async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -253,6 +280,8 @@ class RunLedger:
         self._reopened.discard(query_id)
         if row["status"] in FINAL:
             self._state.questions.pop(query_id, None)
+        for watch in self._watches:
+            watch.finished(written)
         return written
 
     async def release(self, query_id: str) -> bool:
@@ -325,6 +354,8 @@ class RunLedger:
             await self._absorbing
         async with self._disk:
             await asyncio.to_thread(self._log.close)
+        for watch in self._watches:
+            await asyncio.to_thread(watch.close)
 
     async def _make_room(self, query_id: str, usd: float, attempt: Callable[[], bool]) -> None:
         """Repeat ``attempt`` until it succeeds; give up when no question or call is left that may release a reserve."""

@@ -16,6 +16,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.archive.files import SearchConfig
 from okralong.pipelines.core.config import AnswerPlacement, Settings
+from okralong.pipelines.core.spans import TelemetryConfig
 from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
 from okralong.pipelines.methods.registry import StrategySpec
 from okralong.pipelines.sara.artifact import weights_digest
@@ -52,6 +53,7 @@ class RunConfig(Settings):
     - ``replies_from``: other run folders whose replies are reused for equal requests.
     - ``carry``: columns of the questions to copy into the answers.
     - ``placement``: the nodes of a cluster on which the parts run.
+    - ``telemetry``: where traces and metrics go.
     """
 
     SHIPPED: ClassVar[str | None] = "answer.yaml"
@@ -76,6 +78,7 @@ class RunConfig(Settings):
     replies_from: list[str] = Field(default_factory=list)
     carry: list[str] = Field(default_factory=list)
     placement: AnswerPlacement = AnswerPlacement()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
     @property
     def in_flight(self) -> int:

@@ -22,6 +22,7 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import active, read_catalogue
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.schemas import ANSWERS, KNOWN_DOCUMENTS, ORIGINS, RUN_TABLES
+from okralong.pipelines.core.spans import TelemetryConfig
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import NAME, Fragment, read_run_table
@@ -78,6 +79,7 @@ class NightlyConfig(Settings):
     - ``exit_on_change``: whether the exit code also reports such changes.
     - ``export``: files to which ``current`` is exported every night.
     - ``keep``: how long versions and nights are kept.
+    - ``telemetry``: where traces and metrics go, also those of ``index`` and ``answer`` (null: as each of these says).
     """
 
     folder: str
@@ -94,6 +96,7 @@ class NightlyConfig(Settings):
     exit_on_change: bool = True
     export: list[str] = Field(default_factory=list)
     keep: Keep = Keep()
+    telemetry: TelemetryConfig | None = None
 
     _no_secrets = field_validator("notify", mode="before")(check_targets)
 
