@@ -13,7 +13,7 @@ import time
 from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from okralong.pipelines.core.tokens import CountTokens
@@ -467,6 +467,11 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
     if doubt:
         completion_tokens = math.ceil(_count("".join(shown.values()), chars, count))
         usage = Usage(bounds.prompt_tokens, 0, completion_tokens)
+        if received.aborted and not bounds.usage_problem(told, chars):  # some streams state their usage in each event
+            so_far = _usage(_mapping(told))
+            unseen = 0 if any(texts.get(name) for name in THOUGHT) else so_far.reasoning_tokens
+            most = max(so_far.completion_tokens, completion_tokens + unseen)
+            usage = replace(so_far, completion_tokens=most)
     else:
         usage = _usage(_mapping(told))
     overlong = bounds.is_overlong(usage.completion_tokens)

@@ -285,9 +285,13 @@ _REASONING: Final = re.compile(r"(?:^|/)(?:o[1-9](?![a-z0-9])|gpt-(?:[5-9]|oss)(
 """Names of reasoning models: OpenAI's o-series, GPT-5 and later, and its open models."""
 
 
-def thinks(model: str) -> bool:
+_GEMINI_REASONING: Final = re.compile(r"gemini-(?:2\.5-(?!flash-lite)|[3-9])")
+"""Names of Gemini models that think unless they are told not to (https://ai.google.dev/gemini-api/docs/thinking)."""
+
+
+def thinks(model: str, provider: ProviderName = "openai") -> bool:
     """Return whether a model of this name is known to think before it answers; deployments and aliases are not."""
-    return _REASONING.search(model) is not None
+    return (_GEMINI_REASONING if provider == "google" else _REASONING).search(model) is not None
 
 
 class FlexConfig(Settings):
@@ -452,7 +456,7 @@ class GeneratorConfig(EndpointConfig):
         """Tokens of thought that a reply may have in addition to its text."""
         if self.reasoning_tokens is not None:
             return self.reasoning_tokens
-        known = self.reasoning_effort is not None or (self.base_url != EMBEDDED and thinks(self.model))
+        known = self.reasoning_effort is not None or (self.base_url != EMBEDDED and thinks(self.model, self.provider))
         return ROOM_FOR_THOUGHT[self.reasoning_effort] if known else 0
 
     def limit_field(self, model: str) -> str:

@@ -49,12 +49,15 @@ class Price(Rates):
     """The price of a model.
 
     ``batch_discount`` is the share by which a call in a batch is cheaper. With ``batch_caches``, cached tokens in a
-    batch are charged at the discounted cache rate, else like uncached tokens. ``flex_discount`` is the share by which
+    batch are charged at the discounted cache rate, with ``batch_cached_full`` at the cache rate outside batches, else
+    like uncached tokens. ``flex_discount`` is the share by which
     the flex tier is cheaper, or 0 if there is no such tier. ``longer`` has the rates for requests with longer prompts.
     """
 
     batch_discount: Share = 0.0
     batch_caches: bool = False
+    # Left out at its default, so that the fingerprints of earlier runs stay the same.
+    batch_cached_full: bool = Field(default=False, exclude_if=lambda given: not given)
     flex_discount: Share = 0.0
     longer: list[LongRates] = Field(default_factory=list)
 
@@ -91,16 +94,16 @@ class Price(Rates):
 
     def in_batch(self) -> Price:
         """Return the price in a batch."""
-        return self._at(1 - self.batch_discount, self.batch_caches)
+        return self._at(1 - self.batch_discount, self.batch_caches, full=self.batch_cached_full)
 
     def in_flex(self) -> Price:
         """Return the price of a reply at the flex tier."""
         return self._at(1 - self.flex_discount, caches=True)
 
-    def _at(self, share: float, caches: bool) -> Price:
+    def _at(self, share: float, caches: bool, *, full: bool = False) -> Price:
         def lowered(rates: Rates) -> dict[str, float]:
-            cached = rates.cached_input if caches else rates.input
-            lower = {"input": rates.input * share, "cached_input": cached * share, "output": rates.output * share}
+            cached = rates.cached_input if full else share * (rates.cached_input if caches else rates.input)
+            lower = {"input": rates.input * share, "cached_input": cached, "output": rates.output * share}
             return lower if rates.cache_write is None else {**lower, "cache_write": rates.cache_write * share}
 
         longer = [{**lowered(each), "above": each.above} for each in self.longer]

@@ -40,7 +40,11 @@ REMEDIES: Final = {
         "The field bounds the cost of a reply. If only its value is refused, lower llm.max_completion_tokens or "
         "llm.reasoning_tokens; if the field is, set llm.max_tokens_field to the name that the endpoint takes.",
     ),
+    "thinking_config": "Set llm.reasoning_effort to a value that the model takes, or leave it out.",
+    "response_logprobs": "The strategy works with the log-probabilities of the reply's tokens, which this model does "
+    "not give: set llm.model to another one, or choose another strategy.",
     "response_format": "Set llm.json_schema to auto to do without it, or choose a model that takes JSON schemas.",
+    "response_json_schema": "Set llm.json_schema to auto to do without it, or choose a model that takes JSON schemas.",
 }
 """What users can do about a refused field that cannot be left out."""
 

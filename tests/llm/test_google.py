@@ -1,0 +1,283 @@
+"""Calls to Gemini through the official SDK, over HTTP, at an endpoint with a bill of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from okralong.pipelines.core.types import CallFailed, CutShort, EndpointError, Message, OverBudget, ReplyError
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.endpoint import check_endpoint
+from okralong.pipelines.llm.prices import LongRates, Price
+from tests.conftest import CHECKOUT
+from tests.fakes.endpoint.process import EndpointProcess
+from tests.llm.google_run import MODEL, PRICE, RATES, google_config
+from tests.llm.tools import all_bytes, ask, client_over, rows
+
+KEY = "AIza-secret-of-the-tests-0123456789"
+SCHEMA = json.dumps({"name": "answer", "strict": True, "schema": {"type": "object"}})
+
+
+@pytest.fixture
+def server(endpoint_process: EndpointProcess, monkeypatch: pytest.MonkeyPatch) -> EndpointProcess:
+    endpoint_process.reset({"models": {MODEL: {"rates": RATES}}})
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    return endpoint_process
+
+
+def agree(run: Path, server: EndpointProcess) -> None:
+    """The ledger is the server's bill, to the last digit that a float has."""
+    assert sum(row["cost_usd"] for row in rows(run, "ledger")) == pytest.approx(float(server.bill_usd), abs=1e-12)
+
+
+@pytest.mark.parametrize("stream", ["auto", "never"])
+async def test_thought_and_cached_tokens_are_charged_as_billed(
+    tmp_path: Path, server: EndpointProcess, stream: str
+) -> None:
+    server.reset({"models": {MODEL: {"rates": RATES, "thought": 30}}})
+    config = google_config(server.google_url, stream=stream, reasoning_effort="low")
+    same = "The same beginning. " * 400
+    async with client_over(tmp_path, config) as (client, _):
+        for number in range(3):
+            messages = [Message("system", same), Message("user", f"Question {number}?")]
+            reply = await client.complete(f"q{number}", "generate", "generate", messages)
+            assert reply.text == f"An answer to: Question {number}?"
+            assert (reply.model, reply.finish_reason, reply.usage.reasoning_tokens) == (MODEL, "stop", 30)
+    ledger = rows(tmp_path, "ledger")
+    assert [row["cached_tokens"] > 1024 for row in ledger] == [False, True, True]
+    assert {row["reasoning_tokens"] for row in ledger} == {30}
+    assert all(row["completion_tokens"] > 30 for row in ledger)
+    agree(tmp_path, server)
+    assert KEY.encode() not in all_bytes(tmp_path)
+    assert {entry["path"] for entry in server.received("chat")} == {
+        f"/v1beta/models/{MODEL}:{'streamGenerateContent' if stream == 'auto' else 'generateContent'}"
+    }
+
+
+async def test_a_long_prompt_is_charged_at_its_own_rates(tmp_path: Path, server: EndpointProcess) -> None:
+    twice = {name: 2 * rate for name, rate in RATES.items()}
+    server.reset({"models": {MODEL: {"rates": RATES, "long_above": 200, "long_rates": twice}}})
+    price = PRICE.model_copy(update={"longer": [LongRates(above=200, **twice)]})
+    async with client_over(tmp_path, google_config(server.google_url, price=price)) as (client, _):
+        for text in ("short", "word " * 300):
+            await client.complete(text, "generate", "generate", ask(text))
+    assert [row["input_usd_per_million"] for row in rows(tmp_path, "ledger")] == [RATES["input"], twice["input"]]
+    agree(tmp_path, server)
+
+
+async def test_errors_that_pass_are_retried_each_with_its_row(tmp_path: Path, server: EndpointProcess) -> None:
+    server.change({"script": ["unavailable", "server_error", "rate_limited", "reset", "bad_gateway"]})
+    async with client_over(tmp_path, google_config(server.google_url, max_attempts=7)) as (client, _):
+        reply = await client.complete("q", "generate", "generate", ask("Hello"))
+    assert reply.text == "An answer to: Hello"
+    ledger = [(row["status"], row["http_status"]) for row in rows(tmp_path, "ledger")]
+    assert ledger == [
+        *[("failed", 503), ("failed", 500), ("failed", 429), ("unknown", 0), ("unknown", 502)],
+        ("ok", 200),
+    ]
+    settled = sum(row["cost_usd"] for row in rows(tmp_path, "ledger") if row["status"] == "ok")
+    assert settled < float(server.bill_usd) < sum(row["cost_usd"] for row in rows(tmp_path, "ledger"))
+    assert len(server.received("chat")) == 6, "the SDK adds no attempt of its own"
+
+
+async def test_a_minutes_quota_is_waited_for_and_a_days_quota_stops_the_run(
+    tmp_path: Path, server: EndpointProcess
+) -> None:
+    server.change({"faults": [{"kind": "rate_limited", "retry_after_s": 0.7, "times": 1}]})
+    async with client_over(tmp_path, google_config(server.google_url)) as (client, _):
+        began = time.monotonic()
+        await client.complete("q", "generate", "generate", ask("Hello"))
+        assert time.monotonic() - began >= 0.7
+        server.change({"faults": [{"kind": "insufficient_quota"}]})
+        with pytest.raises(EndpointError, match=r"asks to wait \d{3,5} s \(429: You exceeded your current quota"):
+            await client.complete("r", "generate", "generate", ask("Again"))
+    assert len(server.received("chat")) == 3
+    agree(tmp_path, server)
+
+
+async def test_a_wrong_key_is_named_though_its_status_is_400(
+    tmp_path: Path, server: EndpointProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.change({"keys": ["AIza-the-only-key-0123456789"]})
+    config = google_config(server.google_url)
+    async with client_over(tmp_path, config) as (client, _):
+        with pytest.raises(EndpointError, match="refuses the key in the environment variable GEMINI_API_KEY"):
+            await client.complete("q", "generate", "generate", ask("Hello"))
+    assert (await check_endpoint(config)).state == "wrong_key"
+    assert KEY.encode() not in all_bytes(tmp_path)
+    server.change({"keys": []})
+    assert (await check_endpoint(config)).state == "ready"
+    assert (await check_endpoint(config.model_copy(update={"model": "other"}))).state == "unknown_model"
+    official = LlmConfig(provider="google", model=MODEL, price=PRICE)
+    monkeypatch.delenv("GEMINI_API_KEY")
+    assert official.base_url == "https://generativelanguage.googleapis.com"
+    assert (await check_endpoint(official)).state == "no_key"
+
+
+async def test_blocked_cut_and_empty_replies_are_paid_and_told(tmp_path: Path, server: EndpointProcess) -> None:
+    server.change({"script": ["refusal", "content_filter", "empty_content", "length"]})
+    async with client_over(tmp_path, google_config(server.google_url)) as (client, _):
+        for query_id, match in (("a", "content filter"), ("b", "content filter"), ("c", "empty reply")):
+            with pytest.raises(ReplyError, match=match):
+                await client.complete(query_id, "generate", "generate", ask(query_id))
+        assert (await client.complete("d", "generate", "generate", ask("d"))).finish_reason == "length"
+    agree(tmp_path, server)
+
+
+async def test_thought_that_fills_the_limit_is_told(tmp_path: Path, server: EndpointProcess) -> None:
+    server.reset({"models": {MODEL: {"rates": RATES, "thought": 1000}}})
+    async with client_over(tmp_path, google_config(server.google_url)) as (client, _):
+        with pytest.raises(CutShort, match=r"was cut off in its thought.*llm\.reasoning_tokens"):
+            await client.complete("q", "generate", "generate", ask("Hello"))
+    agree(tmp_path, server)
+
+
+async def test_a_refused_schema_is_left_out_and_one_that_must_be_kept_fails(
+    tmp_path: Path, server: EndpointProcess
+) -> None:
+    server.reset({"models": {MODEL: {"rates": RATES, "json_schemas": False}}})
+    given: dict[str, Any] = {"reply_schema": lambda answer_type: SCHEMA}
+    async with client_over(tmp_path / "auto", google_config(server.google_url), **given) as (client, _):
+        for query_id in ("a", "b"):
+            await client.complete(query_id, "generate", "generate", ask(query_id), answer_type="number")
+    statuses = [row["http_status"] for row in rows(tmp_path / "auto", "ledger")]
+    assert statuses == [400, 200, 200]
+    always = google_config(server.google_url, json_schema="always")
+    async with client_over(tmp_path / "always", always, **given) as (client, _):
+        with pytest.raises(CallFailed, match=r"llm\.json_schema"):
+            await client.complete("a", "generate", "generate", ask("a"), answer_type="number")
+
+
+async def test_fields_that_a_model_refuses_are_left_out_or_named(tmp_path: Path, server: EndpointProcess) -> None:
+    refuses = {
+        "seed": "* GenerateContentRequest.generation_config.seed: seed is not supported",
+        "thinkingConfig": "Thinking level MINIMAL is not supported for this model.",
+    }
+    server.reset({"models": {MODEL: {"rates": RATES, "refuses": refuses}}})
+    async with client_over(tmp_path, google_config(server.google_url)) as (client, _):
+        await client.complete("a", "generate", "generate", ask("a"))
+    minimal = google_config(server.google_url, seed=None, reasoning_effort="minimal")
+    async with client_over(tmp_path, minimal) as (client, _):
+        with pytest.raises(EndpointError, match=r"Set llm\.reasoning_effort to a value that the model takes"):
+            await client.complete("b", "generate", "generate", ask("b"))
+
+
+async def test_an_overlong_reply_is_aborted_and_its_thought_is_counted(tmp_path: Path, server: EndpointProcess) -> None:
+    model = {"rates": RATES, "thought": 5}
+    server.reset({"models": {MODEL: model}, "replies": {"overlong": 20.0, "piece_s": 0.01}})
+    config = google_config(server.google_url, max_completion_tokens={"generate": 40})
+    async with client_over(tmp_path, config) as (client, _):
+        reply = await client.complete("q", "generate", "generate", ask("Hello"))
+    (row,) = rows(tmp_path, "ledger")
+    assert reply.finish_reason == "length"
+    assert (row["status"], row["reasoning_tokens"]) == ("ok", 5)
+    assert "aborted" in row["error"]
+    (entry,) = server.received("chat")
+    assert 0 <= entry["completion_tokens"] - row["completion_tokens"] <= 60, "what was written while the abort arrived"
+    assert entry["completion_tokens"] < 20 * 40
+
+
+async def test_the_cap_is_never_exceeded(tmp_path: Path, server: EndpointProcess) -> None:
+    config = google_config(server.google_url, max_in_flight=8)
+    cap = 0.02
+    async with client_over(tmp_path, config, cap_usd=cap) as (client, _):
+        calls = (client.complete(f"q{n}", "generate", "generate", ask(f"question {n} " * 30)) for n in range(40))
+        got = await asyncio.gather(*calls, return_exceptions=True)
+    assert any(isinstance(one, OverBudget) for one in got)
+    assert 0 < float(server.bill_usd) <= cap
+    agree(tmp_path, server)
+
+
+async def test_the_servers_limit_is_kept_when_it_is_configured(tmp_path: Path, server: EndpointProcess) -> None:
+    server.change({"limits": {"requests_per_minute": 600}})
+    config = google_config(server.google_url, requests_per_minute=500, max_in_flight=20)
+    async with client_over(tmp_path, config) as (client, _):
+        await asyncio.gather(*(client.complete(f"q{n}", "generate", "generate", ask(f"{n}")) for n in range(20)))
+    assert {entry["status"] for entry in server.received("chat")} == {200}
+    agree(tmp_path, server)
+
+
+def test_a_killed_run_pays_twice_at_most_for_calls_in_flight(tmp_path: Path, server: EndpointProcess) -> None:
+    server.change({"latency": {"median_s": 0.05, "sigma": 0.0}})
+    command = [sys.executable, "-m", "tests.llm.google_run", str(tmp_path), server.google_url]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    process = subprocess.Popen(command, cwd=CHECKOUT, env=environment)
+    deadline = time.monotonic() + 60
+    while len(server.received("chat")) < 6 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert subprocess.run(command, cwd=CHECKOUT, env=environment, timeout=120, check=False).returncode == 0
+    ledger = rows(tmp_path, "ledger")
+    unknown = [row for row in ledger if row["status"] == "unknown"]
+    settled = sum(row["cost_usd"] for row in ledger if row["status"] == "ok")
+    assert 1 <= len(unknown) <= 4
+    assert settled - 1e-12 <= float(server.bill_usd) <= settled + sum(row["cost_usd"] for row in unknown) + 1e-12
+    assert len(server.received("chat")) <= 12 + len(unknown)
+    assert len(rows(tmp_path, "answers")) == 12
+
+
+HOSTILE: dict[str, Any] = {
+    "a list": [],
+    "no candidates": {"candidates": [], "usageMetadata": {"promptTokenCount": 9}},
+    "no usage": {"candidates": [{"content": {"parts": [{"text": "Yes"}]}, "finishReason": "STOP"}]},
+    "an impossible usage": {
+        "candidates": [{"content": {"parts": [{"text": "Yes"}]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": -5, "candidatesTokenCount": 10**12},
+    },
+    "a tool": {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f"}}]}, "finishReason": "STOP"}]},
+    "to be continued": {
+        "candidates": [
+            {"content": {"parts": [{"text": "Yes"}]}, "finishReason": "CONTINUATION", "continuationToken": "AAAA"}
+        ],
+        "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 1},
+    },
+    "a late error": {"error": {"code": 503, "status": "UNAVAILABLE", "message": "overloaded"}},
+}
+
+
+@pytest.mark.parametrize(("name", "stream"), itertools.product(HOSTILE, ["auto", "never"]))
+async def test_each_odd_reply_is_one_request_with_one_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, stream: str
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    requests: list[str] = []
+
+    async def generate(request: web.Request) -> web.Response:
+        requests.append(request.path)
+        text = json.dumps(HOSTILE[name])
+        if request.path.endswith(":streamGenerateContent"):
+            return web.Response(text=f"data: {text}\r\n\r\n", content_type="text/event-stream")
+        return web.Response(text=text, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_post("/v1beta/models/{model}", generate)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    config = google_config(f"http://127.0.0.1:{runner.addresses[0][1]}", stream=stream, max_attempts=1)
+    try:
+        async with client_over(tmp_path, config) as (client, _):
+            if name in ("no usage", "an impossible usage", "to be continued"):
+                assert (await client.complete("q", "generate", "generate", ask("Hello"))).text == "Yes"
+            else:
+                with pytest.raises((ReplyError, CallFailed)):
+                    await client.complete("q", "generate", "generate", ask("Hello"))
+    finally:
+        await runner.cleanup()
+    assert len(requests) == len(rows(tmp_path, "ledger")) == 1
+
+
+def test_gemini_prices_are_in_the_table() -> None:
+    price = Price(input=1.0, cached_input=0.1, output=5.0, batch_discount=0.5, batch_cached_full=True)
+    assert (price.in_batch().input, price.in_batch().cached_input) == (0.5, 0.1)
