@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from okralong.pipelines.core.types import CallFailed, CutShort, EndpointError, Message, OverBudget, ReplyError
+from okralong.pipelines.core.types import CallFailed, CutShort, EndpointError, Message, OverBudget, ReplyError, Usage
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.endpoint import check_endpoint
-from okralong.pipelines.llm.prices import LongRates, Price
+from okralong.pipelines.llm.endpoint import check_endpoint, open_provider
+from okralong.pipelines.llm.prices import LongRates, PriceTable
+from okralong.pipelines.llm.providers.fields import RequestFields
+from okralong.pipelines.llm.request import LlmRequest
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.google_run import MODEL, PRICE, RATES, google_config
@@ -278,6 +280,28 @@ async def test_each_odd_reply_is_one_request_with_one_row(
     assert len(requests) == len(rows(tmp_path, "ledger")) == 1
 
 
-def test_gemini_prices_are_in_the_table() -> None:
-    price = Price(input=1.0, cached_input=0.1, output=5.0, batch_discount=0.5, batch_cached_full=True)
-    assert (price.in_batch().input, price.in_batch().cached_input) == (0.5, 0.1)
+def test_the_table_prices_gemini_with_its_tiers_and_batches() -> None:
+    price = PriceTable.load().price("gemini-2.5-pro")
+    assert price.cost(Usage(200_000, 100_000, 1000)) == pytest.approx(0.125 + 0.0125 + 0.01)
+    assert price.cost(Usage(200_001, 0, 1000)) == pytest.approx(200_001 * 2.5e-6 + 0.015)
+    assert price.in_batch().cost(Usage(200_000, 100_000, 1000)) == pytest.approx(0.0625 + 0.0125 + 0.005)
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "room", "thinking"),
+    [
+        ("gemini-2.5-flash", "none", 0, {"thinking_budget": 0}),
+        ("gemini-2.5-pro", "high", 25_000, {"thinking_budget": 24_576}),
+        ("gemini-3.8-flash", "low", 4096, {"thinking_level": "LOW"}),
+        ("gemini-3.1-pro-preview", None, 8192, None),
+        ("gemini-2.5-flash-lite", None, 0, None),
+    ],
+)
+def test_effort_becomes_a_budget_or_a_level(
+    model: str, effort: str | None, room: int, thinking: dict[str, Any] | None
+) -> None:
+    config = LlmConfig(provider="google", model=model, reasoning_effort=effort)
+    provider = open_provider(config, config.base_url, KEY)
+    request = LlmRequest(model, config.base_url, tuple(ask("Hello")), 100, reasoning_effort=effort)
+    assert config.room_for_thought == room
+    assert provider.body(request, RequestFields()).get("thinking_config") == thinking

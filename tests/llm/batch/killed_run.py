@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.llm.batch.tools import BatchRun, batch_config, batch_run
+from tests.llm.google_run import PRICE
 from tests.llm.tools import ask
 
 QUESTIONS = 12
@@ -19,8 +21,12 @@ async def one(run: BatchRun, query_id: str) -> None:
     await run.ledger.finish({"query_id": query_id, "question": query_id, "status": "answered", "answer": reply.text})
 
 
-async def main(folder: Path, base_url: str) -> None:
-    config = batch_config(base_url, timeout_s=600.0)
+async def main(folder: Path, base_url: str, *google: str) -> None:
+    """Run at an endpoint of OpenAI's, or at Google's with the model ``google``."""
+    changes: dict[str, Any] = {"provider": "google", "model": google[0]} if google else {}
+    if google:
+        changes["price"] = PRICE.model_copy(update={"batch_discount": 0.5, "batch_cached_full": True})
+    config = batch_config(base_url, timeout_s=600.0, **changes)
     async with batch_run(folder, config, cap_usd=1.0) as run:
         done = await run.ledger.answered()
         await asyncio.gather(*(one(run, f"q{n}") for n in range(QUESTIONS) if f"q{n}" not in done))
@@ -28,4 +34,4 @@ async def main(folder: Path, base_url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))
