@@ -119,6 +119,7 @@ class LocalModels(Models):
         self.archive = prepared.archive
         self.parts = frozenset(part for part in PARTS if part in own)
         self.cross_encoder = cross_encoder_of(prepared, self.parts)
+        self.analyzes_english = prepared.config.analyzer.knows_english_alone
         most = prepared.config.reranker.max_batch
         embed: _Together[str, Any] = _Together(
             lambda texts: own["embedder"].use(lambda model: list(model.encode_queries(texts)))

@@ -24,7 +24,7 @@ from okralong.pipelines.answering.confidence_model import NONE
 from okralong.pipelines.answering.models import PARTS, RANKS_ONLY, CrossEncoder, Part
 from okralong.pipelines.archive.search import calls_by_shard, replicas_by_shard
 from okralong.pipelines.core.types import BrokenError, ConfigError, OkraError
-from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 from okralong.pipelines.run.prepare import Prepared
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class RetrievalNames:
         parts: The models that the run has (see ``Models``).
         cross_encoder: What its cross-encoder can do.
         rules: An analyzer by rules, which each process loads itself.
+        analyzes_english: Whether its analyzer knows English alone.
     """
 
     archive: str
@@ -56,6 +57,7 @@ class RetrievalNames:
     parts: frozenset[Part]
     cross_encoder: CrossEncoder = RANKS_ONLY
     rules: AnalyzerConfig | None = None
+    analyzes_english: bool = False
 
     @classmethod
     def of(cls, prepared: Prepared, shards: tuple[tuple[str, ...], ...], apps: Mapping[str, str]) -> RetrievalNames:
@@ -73,6 +75,7 @@ class RetrievalNames:
             frozenset(parts),
             cross_encoder_of(prepared, parts),
             rules=analyzer if analyzer.kind == "rules" else None,
+            analyzes_english=analyzer.knows_english_alone,
         )
 
 
@@ -82,7 +85,7 @@ def cross_encoder_of(prepared: Prepared, parts: Collection[Part]) -> CrossEncode
     if "reranker" not in parts or not reranker.reads_spans:
         return RANKS_ONLY
     may_answer = reranker.may_answer(prepared.config.llm.base_url == EMBEDDED)
-    return CrossEncoder(reranker.name, True, may_answer)
+    return CrossEncoder(reranker.name, True, may_answer, reads_english=reranker.model == SHIPPED)
 
 
 @dataclass(frozen=True)

@@ -192,12 +192,13 @@ def sample(
     questions: Annotated[int, typer.Option(min=0, help="Number of questions.")] = 20,
     words: Annotated[int, typer.Option(min=1_500, help="Approximate number of words per report.")] = 18_000,
     seed: Annotated[int, typer.Option(help="The same seed writes the same bytes.")] = 7,
+    language: Annotated[str, typer.Option(help="Language of reports and questions: en, de or zh.")] = "en",
 ) -> None:
     """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
     from okralong.pipelines.core.storage_errors import writing
     from okralong.pipelines.samples.questions import generate, write_sample
 
-    sample = generate(reports=reports, questions=questions, seed=seed, words=words)
+    sample = generate(reports=reports, questions=questions, seed=seed, words=words, language=language)
     with writing(folder):
         write_sample(sample, folder)
     total = sum(len(document.text.split()) for document in sample.documents)

@@ -102,6 +102,7 @@ class ScriptedTools:
         stronger: Mapping[str, Sequence[Scripted]] | None = None,
         probabilities: Mapping[str, float] | None = None,
         answer_type: str = "",
+        language: str = "en",
     ) -> None:
         """``probabilities`` are those of some words of replies; the generator is sure of the others. ``stronger`` are
         the replies of a second one."""
@@ -120,6 +121,7 @@ class ScriptedTools:
         self.generator = "scripted"
         self.cross_encoder = "scripted-cross-encoder"
         self.answer_type = answer_type
+        self._language = language
         self._prefix = ""
         self._chunks: dict[int, list[Chunk]] = {}
         self.calls: list[Call] = []
@@ -147,6 +149,10 @@ class ScriptedTools:
     @property
     def short_contract(self) -> bool:
         return self._short_contract
+
+    @property
+    def language(self) -> str:
+        return self._language
 
     @property
     def stronger(self) -> ScriptedTools:

@@ -88,7 +88,14 @@ async def generate(
         QuestionError: The question leaves no room for a passage.
     """
     wanted = AnswerType.of(tools.answer_type)
-    build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract, wanted=wanted)
+    build = partial(
+        answer_prompt,
+        question,
+        calculator=tools.calculator,
+        short=tools.short_contract,
+        wanted=wanted,
+        language=tools.language,
+    )
     shown = fit_passages(passages, hits, build, role, tools)
     if not shown:
         return Answer("unanswerable", UNANSWERABLE)
@@ -334,7 +341,7 @@ async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
         if used > tools.window:
             return None
     wanted = AnswerType.of(tools.answer_type)
-    messages = answer_prompt(question, passages, tools.calculator, tools.short_contract, wanted)
+    messages = answer_prompt(question, passages, tools.calculator, tools.short_contract, wanted, tools.language)
     return passages if prompt_fits(messages, ROLE, tools) else None
 
 
@@ -347,7 +354,14 @@ async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
     found = await tools.retrieve(step, question, granularity=policy.fallback_granularity, k=policy.fallback_count)
     hits = list((found.semantic or found.exact)[: policy.fallback_count])
     wanted = AnswerType.of(tools.answer_type)
-    build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract, wanted=wanted)
+    build = partial(
+        answer_prompt,
+        question,
+        calculator=tools.calculator,
+        short=tools.short_contract,
+        wanted=wanted,
+        language=tools.language,
+    )
     fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
     # If not even one chunk fits, ``fit_passages`` cuts the first.
     return _passages(hits[: max(fitting, 1)])

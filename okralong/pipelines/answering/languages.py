@@ -1,10 +1,16 @@
-"""Find the language by which the numbers and dates of a passage are read, and in which a question is answered."""
+"""Find the language by which the numbers and dates of a passage are read, and in which a question is answered.
+
+The shipped analyzer, cross-encoder and readers were trained on English. Outside it the analyzer and the readers are not
+asked, and prompts request the answer in the question's language.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
+
+from babel import Locale, UnknownLocaleError
 
 from okralong.pipelines.core.languages import ENGLISH, UNKNOWN, detect, question_language
 from okralong.pipelines.core.types import Citation, Passage
@@ -35,3 +41,12 @@ def language_asked(question: str) -> str:
     """Return the language of a question; English if nothing tells it."""
     found = question_language(question)
     return ENGLISH if found == UNKNOWN else found
+
+
+@lru_cache(maxsize=64)
+def language_name(language: str) -> str:
+    """Return the English name of a language: "German" for "de"."""
+    try:
+        return Locale("en").languages.get(language) or language
+    except UnknownLocaleError:
+        return language

@@ -29,11 +29,13 @@ class CrossEncoder:
         name: Its name if it reads spans, else "".
         reads_spans: Whether it returns the span of an answer.
         reads_answers: Whether it may answer questions itself.
+        reads_english: Whether it was trained on English alone, so that its readings of other questions are not used.
     """
 
     name: str = ""
     reads_spans: bool = False
     reads_answers: bool = False
+    reads_english: bool = False
 
 
 RANKS_ONLY: Final = CrossEncoder()
@@ -43,12 +45,13 @@ class Models(ABC):
     """The shards of a run's archive, and its local models; ``parts`` names those that the run has.
 
     If there is no analyzer, the generator analyzes; if there is no embedder, the archive has no vectors. A method must
-    not be called if the run lacks its part.
+    not be called if the run lacks its part. ``analyzes_english`` means that the analyzer knows English alone.
     """
 
     archive: Archive
     parts: frozenset[Part]
     cross_encoder: CrossEncoder = RANKS_ONLY
+    analyzes_english: bool = False
 
     @abstractmethod
     def shards(self, granularity: int) -> Sequence[ShardClient]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from okralong.pipelines.answering.languages import language_name
 from okralong.pipelines.answering.policy import Policy, ScopePolicy
+from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.types import Analysis, Pattern, Plan, Usage, Workflow
 from okralong.pipelines.core.wording import counted
 
@@ -22,13 +24,13 @@ _WORKFLOW_WORDS: dict[Workflow, str] = {
 }
 
 
-def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Plan:
-    """Return the plan for a question with this analysis.
+def organize(analysis: Analysis | None, policy: Policy, *, precise: bool, language: str = ENGLISH) -> Plan:
+    """Return the plan for a question with this analysis, in this language.
 
     Without an analysis, the plan is conservative: linear workflow, factoid scope, evidence assumed absent, equal
     weights. With ``precise``, the full text may be read after "unanswerable".
     """
-    workflow, workflow_reason = _workflow(analysis, policy)
+    workflow, workflow_reason = _workflow(analysis, policy, language)
     scope, granularity, count, size_reason = _size(analysis, policy, workflow)
     pattern = None if analysis is None else analysis.pattern
     exact_weight, semantic_weight = fusion_weights(pattern or "same", policy)
@@ -107,7 +109,10 @@ def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
     return fusion.same_weight, fusion.same_weight
 
 
-def _workflow(analysis: Analysis | None, policy: Policy) -> tuple[Workflow, str]:
+def _workflow(analysis: Analysis | None, policy: Policy, language: str) -> tuple[Workflow, str]:
+    if analysis is None and language != ENGLISH:
+        told = f"the analyzer knows English, and the question is in {language_name(language)}"
+        return "linear", f"{told} → linear: {_WORKFLOW_WORDS['linear']}"
     if analysis is None:
         return "linear", f"no analysis → linear: {_WORKFLOW_WORDS['linear']}"
     workflow = policy.workflow[analysis.type]

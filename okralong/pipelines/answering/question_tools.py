@@ -26,12 +26,14 @@ from okralong.pipelines.answering.analyzers.analyzer import analyze_by_generator
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.confidence_model import ConfidenceModel
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD, prompt_fits
+from okralong.pipelines.answering.languages import language_asked
 from okralong.pipelines.answering.models import Generator, GeneratorCall, Models
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import demonstrations, with_demonstration
 from okralong.pipelines.answering.tools import ESCALATED, Branch
 from okralong.pipelines.archive.search import search, stored_compressed, stored_vectors
 from okralong.pipelines.core.codec import decode, encode
+from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.telemetry import QuestionTrace
@@ -224,10 +226,21 @@ class QuestionTools:
         """See ``Tools``."""
         return {} if self.scope_size < 2 else self.models.archive.names.named(query, self.doc_ids)
 
+    @property
+    def language(self) -> str:
+        """See ``Tools``."""
+        return language_asked(self.question.question)
+
+    @property
+    def _is_english(self) -> bool:
+        return self.language == ENGLISH
+
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
-    ) -> Analysis:
+    ) -> Analysis | None:
         """See ``Tools``."""
+        if self.models.analyzes_english and not self._is_english:
+            return None
         path = self._path(step)
         with self._timed("analyze", path):
             recorded = self.log.recorded(path, "analysis")
@@ -313,17 +326,22 @@ class QuestionTools:
     @property
     def reads(self) -> bool:
         """See ``Tools``."""
-        return self.models.cross_encoder.reads_spans
+        return self.models.cross_encoder.reads_spans and self._is_read
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether the cross-encoder was trained on the question's language."""
+        return self._is_english or not self.models.cross_encoder.reads_english
 
     @property
     def confidence(self) -> ConfidenceModel | None:
         """See ``Tools``."""
-        return self.ports.confidence
+        return self.ports.confidence if self._is_read else None
 
     @property
     def reads_answers(self) -> bool:
         """See ``Tools``."""
-        return self.ports.reads_answers and self.models.cross_encoder.reads_answers
+        return self.ports.reads_answers and self.models.cross_encoder.reads_answers and self._is_read
 
     @property
     def cross_encoder(self) -> str:

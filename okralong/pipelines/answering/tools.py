@@ -146,10 +146,18 @@ class Tools(Retriever, Protocol):
         """True if prompts use the short contract: the answer, then the number of a passage."""
         ...
 
+    @property
+    def language(self) -> str:
+        """The language of the question, as a code of ISO 639-1."""
+        ...
+
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
-    ) -> Analysis:
-        """Analyze a question with its primary chunks and the scores that the retrievers gave."""
+    ) -> Analysis | None:
+        """Analyze a question with its primary chunks and the scores that the retrievers gave.
+
+        None if the analyzer was not trained on the question's language.
+        """
         ...
 
     async def record_plan(self, step: str, plan: Plan) -> Plan:

@@ -70,7 +70,7 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool 
     primary, scores = await primary_retrieval(tools, "primary/retrieve", question)
     analysis = await tools.analyze("analyze", question, primary, scores) if primary else None
     scope = await _scope(question, analysis, tools)
-    plan = organize(analysis, tools.policy, precise=precise)
+    plan = organize(analysis, tools.policy, precise=precise, language=tools.language)
     if cell:
         plan = _cell_plan(plan, tools)
     if scope is not None:

@@ -198,7 +198,12 @@ async def prompt_growth(
     hits = await assembled_retrieval(tools, "retrieve", question, deep)
     wanted = AnswerType.of(tools.answer_type)
     build_answer = partial(
-        answer_prompt, question, calculator=tools.calculator, short=tools.short_contract, wanted=wanted
+        answer_prompt,
+        question,
+        calculator=tools.calculator,
+        short=tools.short_contract,
+        wanted=wanted,
+        language=tools.language,
     )
     answers, reasons = [], []
     for number in range(1, look_ups + 1):
@@ -206,7 +211,7 @@ async def prompt_growth(
         passages = await process_context(shown, plan, tools)
         answers.append(sized(passages, shown, build_answer, "generate"))
         if not split and number <= plan.max_steps:
-            reasons.append(sized(passages, shown, partial(step_prompt, question), "step"))
+            reasons.append(sized(passages, shown, partial(step_prompt, question, language=tools.language), "step"))
     return tuple(answers), tuple(reasons)
 
 

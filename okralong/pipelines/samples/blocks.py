@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from okralong.pipelines.core.types import TableSpan
+from okralong.pipelines.samples.words import Lexicon, lexicon
 
 # Private-use characters: no template and no name can contain them.
 _OPEN: Final = "\ue000"
@@ -74,9 +75,8 @@ def cell(table_id: str, label: str, column: int | str) -> str:
     return f"{table_id}/{label}/{column}"
 
 
-def grouped(value: int) -> str:
-    """Return a whole number as accounts print it: thousands separated, negative numbers in parentheses."""
-    return f"({-value:,})" if value < 0 else f"{value:,}"
+_CHARS_PER_WORD: Final = 2
+"""Chinese characters that count as a word. project default"""
 
 
 def word_count(block: Block) -> int:
@@ -84,7 +84,11 @@ def word_count(block: Block) -> int:
     if isinstance(block, Table):
         head = len(block.title.split()) + sum(len(column.split()) for column in block.columns)
         return head + sum(len(row.label.split()) + len(row.values) for row in block.rows)
-    return len(unmarked(block.text).split())
+    text = unmarked(block.text)
+    return len(text.split()) + len(_HAN.findall(text)) // _CHARS_PER_WORD
+
+
+_HAN: Final = re.compile("[\u4e00-\u9fff]")
 
 
 # Rendering as plain text (aligned columns), Markdown (pipes) or HTML (real tables), with the place of every fact.
@@ -102,17 +106,18 @@ class Rendered:
     tables: tuple[TableSpan, ...] = ()
 
 
-def render(blocks: Sequence[Block], form: Format) -> Rendered:
+def render(blocks: Sequence[Block], form: Format, language: str = "en") -> Rendered:
     """Render the blocks in the given format."""
+    words = lexicon(language)
     if form == "html":
-        body = "\n".join(_html(block) for block in blocks)
+        body = "\n".join(_html(block, words) for block in blocks)
         return Rendered(
-            f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">\n<body>\n{body}\n</body></html>\n', {}
+            f'<!DOCTYPE html>\n<html lang="{language}"><meta charset="utf-8">\n<body>\n{body}\n</body></html>\n', {}
         )
     builder = _TextBuilder()
     for block in blocks:
         if isinstance(block, Table):
-            _table(builder, block, form)
+            _table(builder, block, form, words)
         elif isinstance(block, Heading):
             builder.write(_heading(block, form))
         else:
@@ -159,15 +164,16 @@ def _heading(heading: Heading, form: Format) -> str:
     return f"{heading.text}\n{'-' * len(heading.text)}" if heading.level == 2 else heading.text
 
 
-def _table(builder: _TextBuilder, table: Table, form: Format) -> None:
+def _table(builder: _TextBuilder, table: Table, form: Format, words: Lexicon) -> None:
     """Write title line, header and rows; the span of a cell is its right-aligned figure without the padding."""
     start = builder.length
     labels = max(len(row.label) for row in table.rows)
     widths = [
-        max(len(column), *(len(grouped(row.values[at])) for row in table.rows))
+        max(len(column), *(len(words.amount(row.values[at])) for row in table.rows))
         for at, column in enumerate(table.columns)
     ]
-    builder.write(f"**Table: {table.title}**\n\n" if form == "md" else f"Table: {table.title}\n")
+    title = f"{words.label('Table: ')}{table.title}"
+    builder.write(f"**{title}**\n\n" if form == "md" else f"{title}\n")
     left, gap, right = ("| ", " | ", " |") if form == "md" else ("", "   ", "")
     builder.write(left + " " * labels)
     for column, width in zip(table.columns, widths, strict=True):
@@ -178,7 +184,7 @@ def _table(builder: _TextBuilder, table: Table, form: Format) -> None:
     for row in table.rows:
         builder.write(f"\n{left}{row.label.ljust(labels)}")
         for column, value, width in zip(table.columns, row.values, widths, strict=True):
-            shown = grouped(value)
+            shown = words.amount(value)
             builder.write(gap + " " * (width - len(shown)))
             at = builder.length
             builder.write(shown)
@@ -187,14 +193,15 @@ def _table(builder: _TextBuilder, table: Table, form: Format) -> None:
     builder.tables.append(TableSpan(table.table_id, start, builder.length))
 
 
-def _html(block: Block) -> str:
+def _html(block: Block, words: Lexicon) -> str:
     if isinstance(block, Paragraph):
         return f"<p>{html.escape(unmarked(block.text))}</p>"
     if isinstance(block, Heading):
         return f"<h{block.level}>{html.escape(block.text)}</h{block.level}>"
     head = "".join(f"<th>{column}</th>" for column in ("", *block.columns))
+    cells = ("".join(f"<td>{words.amount(value)}</td>" for value in row.values) for row in block.rows)
     rows = "".join(
-        f"<tr><th>{html.escape(row.label)}</th>{''.join(f'<td>{grouped(value)}</td>' for value in row.values)}</tr>\n"
-        for row in block.rows
+        f"<tr><th>{html.escape(row.label)}</th>{shown}</tr>\n" for row, shown in zip(block.rows, cells, strict=True)
     )
-    return f"<table>\n<caption>Table: {html.escape(block.title)}</caption>\n<tr>{head}</tr>\n{rows}</table>"
+    title = f"{words.label('Table: ')}{block.title}"
+    return f"<table>\n<caption>{html.escape(title)}</caption>\n<tr>{head}</tr>\n{rows}</table>"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
+from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
 from okralong.pipelines.core.types import QuestionType
 from okralong.pipelines.samples.blocks import cell
 from okralong.pipelines.samples.report import QUARTERS, Report
+from okralong.pipelines.samples.words import Lexicon
 from okralong.pipelines.samples.world import Company, rose
 
 
@@ -53,71 +55,81 @@ def _asking(report: Report, kind: QuestionType) -> _Ask:
 def extractive(report: Report) -> Iterator[Draft]:
     """Yield questions whose answer is a literal span."""
     company, year, ask = report.company, report.year, _asking(report, "extractive")
-    yield ask(f"Who founded {company.name}?", company.founder, "founder")
-    yield ask(f"In which town is the head office of {company.name}?", company.town, "town")
+    words, say = company.words, _saying(company)
+    yield ask(say("ask_founder"), company.founder, "founder")
+    yield ask(say("ask_town"), company.town, "town")
     for metric in company.disclosed:
-        shown = metric.show(company.figures[metric.key, year])
-        yield ask(f"What was {metric.ask} at {company.name} in {year}?", shown, f"now/{metric.key}")
+        shown = words.show(metric, company.figures[metric.key, year])
+        yield ask(say("ask_metric", metric=metric.ask, year=year), shown, f"now/{metric.key}")
     for project in report.events.projects:
-        question = f"How much does project {project.name} of {company.name} save each year?"
-        yield ask(question, f"${project.saving} million", f"saving/{project.name}")
+        saving = say("saving", saving=words.number(project.saving))
+        yield ask(say("ask_saving", project=project.name), saving, f"saving/{project.name}")
     for site in company.sites:
-        works = f"the {site.town} works of {company.name}"
-        yield ask(f"Who manages {works}?", site.manager, f"manager/{site.town}")
-        yield ask(f"In which year was {works} opened?", str(site.opened), f"opened/{site.town}")
+        yield ask(say("ask_manager", town=site.town), site.manager, f"manager/{site.town}")
+        yield ask(say("ask_opened", town=site.town), str(site.opened), f"opened/{site.town}")
     for person in company.officers:
-        question = f"For which firm did {person.name} work before joining {company.name}?"
-        yield ask(question, person.former_firm, f"firm/{person.name}")
+        yield ask(say("ask_firm", person=person.name), person.former_firm, f"firm/{person.name}")
     recall = report.events.recall
-    question = f"In which month of {year} did {company.name} recall the {recall.product.name}?"
-    yield ask(question, recall.month, "recall/month")
+    yield ask(say("ask_recalled", year=year, product=recall.product.name), recall.month, "recall/month")
+
+
+def _saying(company: Company) -> Callable[..., str]:
+    """Return ``Lexicon.say`` with the company's name as the slot "company"."""
+    return partial(company.words.say, company=company.name)
 
 
 def abstractive(report: Report) -> Iterator[Draft]:
     """Yield questions whose answer restates a paragraph."""
     company, year, events = report.company, report.year, report.events
+    say = _saying(company)
 
     def ask(question: str, answer: str, key: str) -> Draft:
-        return _asking(report, "abstractive")(question, f"{answer[0].upper()}{answer[1:]}.", key)
+        text = say("sentence", text=f"{answer[0].upper()}{answer[1:]}")
+        return _asking(report, "abstractive")(question, text, key)
 
     for segment in company.segments:
-        verb = "rise" if rose(company, segment.name, year) else "fall"
-        question = f"Why did the sales of {segment.name} at {company.name} {verb} in {year}?"
-        yield ask(question, ", and ".join(events.causes[segment.name]), f"why/{segment.name}")
+        question = say(
+            "ask_why_rise" if rose(company, segment.name, year) else "ask_why_fall", segment=segment.name, year=year
+        )
+        causes = say("and_causes").join(events.causes[segment.name])
+        yield ask(question, say("why_answer", causes=causes), f"why/{segment.name}")
     recall, storm = events.recall, events.storm
     yield ask(
-        f"Why did {company.name} recall the {recall.product.name} in {year}, and how was the matter put right?",
-        f"it was recalled because of {recall.fault}; the service people {recall.remedy}",
+        say("ask_recall", product=recall.product.name, year=year),
+        say("recall_answer", fault=recall.fault, remedy=recall.remedy),
         "recall",
     )
     yield ask(
-        f"Summarize how {company.name} dealt with the {storm.kind} at its {storm.site.town} works in {year}.",
-        f"the staff {storm.first_help}, and the company then {storm.recovery}",
+        say("ask_storm", storm=storm.kind, town=storm.site.town, year=year),
+        say("storm_answer", help=storm.first_help, recovery=storm.recovery),
         "storm",
     )
     for risk in events.risks:
-        question = f"How did {company.name} guard itself against {risk.name}, according to its {year} report?"
-        yield ask(question, f"it {risk.measures[0]} and {risk.measures[1]}", f"risk/{risk.name}")
+        answer = say("risk_answer", first=risk.measures[0], second=risk.measures[1])
+        yield ask(say("ask_risk", risk=risk.name, year=year), answer, f"risk/{risk.name}")
     for project in events.projects:
-        answer = (
-            f"{project.leader.name} led it at the {project.site.town} works; its aim is {project.purpose}, and it "
-            f"saves ${project.saving} million a year"
+        answer = say(
+            "project_answer",
+            leader=project.leader.name,
+            town=project.site.town,
+            purpose=project.purpose,
+            saving=say("saving", saving=company.words.number(project.saving)),
         )
-        question = f"Describe project {project.name} of {company.name} and what it brings."
-        yield ask(question, answer, f"project/{project.name}")
+        yield ask(say("ask_project", project=project.name), answer, f"project/{project.name}")
 
 
 def arithmetic(report: Report) -> Iterator[Draft]:
     """Yield questions with a computed answer; the evidence is its operands, in the order of the formula."""
     company, year, ask = report.company, report.year, _asking(report, "arithmetic")
     now, then = company.accounts[year], company.accounts[year - 1]
+    words, say = company.words, _saying(company)
+    shown, label = words.number, words.label
 
     def by_percentage(what: str, new: Decimal, old: Decimal, *keys: str) -> Draft:
-        verb = "rise" if new > old else "fall"
-        question = f"By what percentage did {what} at {company.name} {verb} from {year - 1} to {year}?"
-        answer = f"{_rounded(abs(new - old) / old * 100, 1)}%"
-        high, low = max(new, old), min(new, old)
-        return ask(question, answer, *keys, calculation=f"({high:,} - {low:,}) / {old:,} * 100 %")
+        question = say("ask_rise" if new > old else "ask_fall", what=what, last=year - 1, year=year)
+        answer = say("percent", value=_rounded(abs(new - old) / old * 100, 1, words))
+        high, low = shown(max(new, old)), shown(min(new, old))
+        return ask(question, answer, *keys, calculation=f"({high} - {low}) / {shown(old)} * 100 %")
 
     for metric in company.disclosed:
         new, old = company.figures[metric.key, year], company.figures[metric.key, year - 1]
@@ -127,38 +139,40 @@ def arithmetic(report: Report) -> Iterator[Draft]:
         name = segment.name
         new, old = Decimal(now.segments[name]), Decimal(then.segments[name])
         cells = cell("segments", name, year), cell("segments", name, year - 1)
-        yield by_percentage(f"the revenue of {name}", new, old, *cells)
+        yield by_percentage(say("revenue_of", segment=name), new, old, *cells)
     for first, second in pairwise(segment.name for segment in company.segments):
         one, other = now.segments[first], now.segments[second]
         yield ask(
-            f"What was the sum of the {year} revenues of {first} and {second} at {company.name}?",
-            _thousands(one + other),
+            say("ask_sum", year=year, first=first, second=second),
+            _thousands(one + other, words),
             cell("segments", first, year),
             cell("segments", second, year),
-            calculation=f"$({one:,} + {other:,}) thousand",
+            calculation=say("calculated", expression=f"{shown(one)} + {shown(other)}"),
         )
+    total = label("Total revenue")
+    most, least = max(now.revenue, then.revenue), min(now.revenue, then.revenue)
     yield ask(
-        f"What is the difference between the total revenue of {company.name} in {year} and in {year - 1}?",
-        _thousands(abs(now.revenue - then.revenue)),
-        cell("segments", "Total revenue", year),
-        cell("segments", "Total revenue", year - 1),
-        calculation=f"$({max(now.revenue, then.revenue):,} - {min(now.revenue, then.revenue):,}) thousand",
+        say("ask_difference", year=year, last=year - 1),
+        _thousands(abs(now.revenue - then.revenue), words),
+        cell("segments", total, year),
+        cell("segments", total, year - 1),
+        calculation=say("calculated", expression=f"{shown(most)} - {shown(least)}"),
     )
     yield ask(
-        f"What was the average quarterly revenue of {company.name} in {year}, to the nearest thousand dollars?",
-        _thousands(int((Decimal(now.revenue) / 4).to_integral_value())),
-        *(cell("quarters", name, year) for name in QUARTERS),
-        calculation=f"$({' + '.join(f'{each:,}' for each in now.quarters)}) / 4 thousand",
+        say("ask_average", year=year),
+        _thousands(int((Decimal(now.revenue) / 4).to_integral_value()), words),
+        *(cell("quarters", label(name), year) for name in QUARTERS),
+        calculation=say("calculated_average", expression=" + ".join(map(shown, now.quarters))),
     )
     sheet = now.balance
     current = sheet["Cash"] + sheet["Receivables"] + sheet["Inventories"]
     owed = sheet["Payables"] + sheet["Short-term loans"]
     yield ask(
-        f"What was the ratio of current assets to current liabilities of {company.name} at the end of {year}?",
-        _rounded(Decimal(current) / owed, 2),
-        cell("balance", "Current assets", year),
-        cell("balance", "Current liabilities", year),
-        calculation=f"{current:,} / {owed:,}",
+        say("ask_ratio", year=year),
+        _rounded(Decimal(current) / owed, 2, words),
+        cell("balance", label("Current assets"), year),
+        cell("balance", label("Current liabilities"), year),
+        calculation=f"{shown(current)} / {shown(owed)}",
     )
 
 
@@ -168,30 +182,30 @@ def chains(report: Report) -> Iterator[Draft]:
     The chains are head to revenue, product to manager, project to biography, and recall to headcount.
     """
     company, year, ask = report.company, report.year, _asking(report, "multi-bridge")
+    words, say = company.words, _saying(company)
     for segment in company.segments:
         head = f"head/{segment.name}"
         yield ask(
-            f"What was the {year} revenue of the {company.name} segment that {segment.head.name} leads?",
-            _thousands(company.accounts[year].segments[segment.name]),
+            say("ask_revenue_led", year=year, head=segment.head.name),
+            _thousands(company.accounts[year].segments[segment.name], words),
             head,
             cell("segments", segment.name, year),
         )
-        question = f"In which town did the head of the {segment.name} segment of {company.name} study?"
+        question = say("ask_school_of_head", segment=segment.name)
         yield ask(question, segment.head.school_town, head, f"school/{segment.head.name}")
     for product in company.products:
         made, site = f"made/{product.name}", product.site
-        question = f"Who manages the works of {company.name} at which the {product.name} is made?"
+        question = say("ask_manager_of_product", product=product.name)
         yield ask(question, site.manager, made, f"manager/{site.town}")
-        question = f"In which year was the works opened where {company.name} makes the {product.name}?"
+        question = say("ask_opened_of_product", product=product.name)
         yield ask(question, str(site.opened), made, f"opened/{site.town}")
     for project in report.events.projects:
-        question = f"For which firm had the leader of project {project.name} of {company.name} worked before?"
+        question = say("ask_firm_of_leader", project=project.name)
         yield ask(question, project.leader.former_firm, f"leader/{project.name}", f"firm/{project.leader.name}")
     recalled = report.events.recall.product
     yield ask(
-        f"How many people worked, at the end of {year}, at the works that makes the product recalled by "
-        f"{company.name} that year?",
-        f"{company.accounts[year].employees[recalled.site.town]:,}",
+        say("ask_heads", year=year),
+        words.number(company.accounts[year].employees[recalled.site.town]),
         "recall/product",
         f"made/{recalled.name}",
         cell("employees", recalled.site.town, year),
@@ -204,40 +218,42 @@ def single_look_ups(report: Report) -> Iterator[Draft]:
     Each answer is a literal span, with similar ones near it.
     """
     company, year, ask = report.company, report.year, _asking(report, "extractive")
+    words, say = company.words, _saying(company)
+
+    def each_way(key: str, **slots: object) -> list[str]:
+        return [template.format(company=company.name, **slots) for template in words.phrases[key]]
+
     for segment in company.segments:
-        head = f"head/{segment.name}"
-        yield ask(f"Who leads the {segment.name} segment of {company.name}?", segment.head.name, head)
-        yield ask(f"Who is the head of the {segment.name} segment of {company.name}?", segment.head.name, head)
+        for question in each_way("look_up_head", segment=segment.name):
+            yield ask(question, segment.head.name, f"head/{segment.name}")
         for product in segment.products:
-            made, town = f"made/{product.name}", product.site.town
-            yield ask(f"At which works of {company.name} is the {product.name} made?", town, made)
-            yield ask(f"Where does {company.name} make the {product.name}?", town, made)
+            for question in each_way("look_up_made", product=product.name):
+                yield ask(question, product.site.town, f"made/{product.name}")
     for site in company.sites:
-        yield ask(f"Who manages the {site.town} works?", site.manager, f"manager/{site.town}")
-        yield ask(f"Who is the manager of the works {site.town}?", site.manager, f"manager/{site.town}")
-        yield ask(f"When was the works {site.town} opened?", str(site.opened), f"opened/{site.town}")
+        for question in each_way("look_up_manager", town=site.town):
+            yield ask(question, site.manager, f"manager/{site.town}")
+        yield ask(say("look_up_opened", town=site.town), str(site.opened), f"opened/{site.town}")
     for person in company.officers:
-        joined = f"joined/{person.name}"
-        yield ask(f"When did {person.name} join {company.name}?", str(person.joined), joined)
-        yield ask(f"In which year did {person.name} come to {company.name}?", str(person.joined), joined)
-        yield ask(f"In which town did {person.name} study?", person.school_town, f"school/{person.name}")
-        yield ask(f"For which firm had {person.name} worked before?", person.former_firm, f"firm/{person.name}")
+        for question in each_way("look_up_joined", person=person.name):
+            yield ask(question, str(person.joined), f"joined/{person.name}")
+        yield ask(say("look_up_school", person=person.name), person.school_town, f"school/{person.name}")
+        yield ask(say("look_up_firm", person=person.name), person.former_firm, f"firm/{person.name}")
     for project in report.events.projects:
-        leader = f"leader/{project.name}"
-        yield ask(f"Who is the leader of project {project.name} of {company.name}?", project.leader.name, leader)
-        yield ask(f"Who led project {project.name}?", project.leader.name, leader)
+        for question in each_way("look_up_leader", project=project.name):
+            yield ask(question, project.leader.name, f"leader/{project.name}")
     recalled = report.events.recall.product.name
-    yield ask(f"Which product was recalled by {company.name} in {year}?", recalled, "recall/product")
+    yield ask(say("look_up_recalled", year=year), recalled, "recall/product")
 
 
-def _rounded(value: Decimal, places: int) -> str:
+def _rounded(value: Decimal, places: int, words: Lexicon) -> str:
     """Return the value rounded half up to ``places`` decimals, with thousands separated."""
-    return f"{value.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,}"
+    return words.number(value.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
 
 
-def _thousands(value: int) -> tuple[str, ...]:
-    """Return notations of an amount that a table gives in thousands of dollars."""
-    return f"${value:,} thousand", f"{value:,}", f"${_rounded(Decimal(value) / 1000, 1)} million"
+def _thousands(value: int, words: Lexicon) -> tuple[str, ...]:
+    """Return notations of an amount that a table gives in thousands."""
+    forms = {"thousand": words.number(value), "million": _rounded(Decimal(value) / 1000, 1, words)}
+    return tuple(template.format(**forms) for template in words.phrases["thousands"])
 
 
 # Multi-source questions compare two people, two works or two years of a company, or two companies.
@@ -245,14 +261,14 @@ def _thousands(value: int) -> tuple[str, ...]:
 
 def between_people(report: Report) -> Iterator[Draft]:
     """Yield questions with two sources in one report: biographies of two officers, or histories of two works."""
-    company, ask = report.company, _asking(report, "multi-source")
+    company, ask, say = report.company, _asking(report, "multi-source"), _saying(report.company)
     for one, other in pairwise(company.officers):
         first = min(one, other, key=lambda person: person.joined)
-        question = f"Who joined {company.name} earlier, {one.name} or {other.name}?"
+        question = say("ask_joined_earlier", one=one.name, other=other.name)
         yield ask(question, first.name, f"joined/{one.name}", f"joined/{other.name}")
     for here, there in pairwise(company.sites):
         older = min(here, there, key=lambda site: site.opened)
-        question = f"Which works of {company.name} was opened earlier, {here.town} or {there.town}?"
+        question = say("ask_opened_earlier", one=here.town, other=there.town)
         yield ask(question, older.town, f"opened/{here.town}", f"opened/{there.town}")
 
 
@@ -262,6 +278,7 @@ def between_reports(one: Report, other: Report) -> Iterator[Draft]:
         return
     scope = (one.doc_id, other.doc_id)
     mine, theirs = one.company, other.company
+    words, say = mine.words, _saying(mine)
 
     def ask(question: str, answer: str, key: str) -> Draft:
         return Draft(question, "multi-source", scope, (answer,), tuple((doc_id, key) for doc_id in scope))
@@ -271,21 +288,18 @@ def between_reports(one: Report, other: Report) -> Iterator[Draft]:
             continue
         here, there = mine.figures[metric.key, one.year], theirs.figures[metric.key, other.year]
         if mine is theirs:
-            question = (
-                f"According to the two annual reports of {mine.name}, what was {metric.ask} in {one.year} and in "
-                f"{other.year}?"
-            )
-            answer = f"{metric.show(here)} in {one.year} and {metric.show(there)} in {other.year}"
+            question = say("ask_two_years", metric=metric.ask, first=one.year, second=other.year)
+            figures = {"one": words.show(metric, here), "other": words.show(metric, there)}
+            answer = say("two_years_answer", first=one.year, second=other.year, **figures)
             yield ask(question, answer, f"now/{metric.key}")
         elif here != there:
-            question = (
-                f"Which company reports the higher figure for {metric.ask}: {mine.name} for {one.year} or "
-                f"{theirs.name} for {other.year}?"
+            question = say(
+                "ask_higher", metric=metric.ask, one=mine.name, first=one.year, other=theirs.name, second=other.year
             )
             yield ask(question, (mine if here > there else theirs).name, f"now/{metric.key}")
     if mine is not theirs and mine.founded != theirs.founded:
         older = min(mine, theirs, key=lambda company: company.founded)
-        yield ask(f"Which company was founded earlier, {mine.name} or {theirs.name}?", older.name, "founded")
+        yield ask(say("ask_older", one=mine.name, other=theirs.name), older.name, "founded")
 
 
 # Unanswerable questions of each type: about figures that the company withholds, and about goods and people of another
@@ -304,14 +318,14 @@ def unanswerable(report: Report, text: str, stranger: Company) -> Iterator[Draft
 
 
 def _unanswerable(company: Company, year: int, stranger: Company) -> Iterator[tuple[QuestionType, str, str]]:
-    name, disclosed = company.name, company.disclosed[0]
+    say, disclosed = _saying(company), company.disclosed[0]
     for metric in company.withheld:
         ask, term = metric.ask, metric.term
-        yield "extractive", f"What was {ask} at {name} in {year}?", term
-        yield "arithmetic", f"By what percentage did {ask} at {name} change from {year - 1} to {year}?", term
-        yield "multi-source", f"What were {disclosed.ask} and {ask} at {name} in {year}?", term
+        yield "extractive", say("ask_metric", metric=ask, year=year), term
+        yield "arithmetic", say("ask_change", metric=ask, last=year - 1, year=year), term
+        yield "multi-source", say("ask_two_metrics", one=disclosed.ask, other=ask, year=year), term
     for segment in stranger.segments:
         head = segment.head.name
-        yield "multi-bridge", f"What was the {year} revenue of the {name} segment that {head} leads?", head
+        yield "multi-bridge", say("ask_stranger_revenue", year=year, head=head), head
         for product in segment.products:
-            yield "abstractive", f"Why did {name} recall the {product.name} in {year}?", product.name
+            yield "abstractive", say("ask_stranger_recall", year=year, product=product.name), product.name

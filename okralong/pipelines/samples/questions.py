@@ -30,6 +30,7 @@ from okralong.pipelines.samples.drafts import (
     unanswerable,
 )
 from okralong.pipelines.samples.report import Report, write_report
+from okralong.pipelines.samples.words import ENGLISH, lexicon
 from okralong.pipelines.samples.world import Company, company_names, draw_company
 
 UNANSWERABLE: Final = "-unanswerable"
@@ -54,11 +55,18 @@ class Sample:
     drafts: tuple[Draft, ...]
 
 
-def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 18_000, look_ups: int = 0) -> Sample:
+def generate(
+    reports: int = 6,
+    questions: int = 20,
+    seed: int = 7,
+    words: int = 18_000,
+    look_ups: int = 0,
+    language: str = ENGLISH,
+) -> Sample:
     """Generate ``reports`` annual reports of about ``words`` words each, with ``questions`` questions.
 
     They are followed by ``look_ups`` single questions of the kind that make up multi-bridge questions. Companies report
-    on two successive years each. The same arguments give the same bytes.
+    on two successive years each. The same arguments give the same bytes. ``language`` is one of ``LANGUAGES``.
 
     Raises:
         InputError: A number is out of range, or the reports have too few questions.
@@ -70,11 +78,12 @@ def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 
             "the number that is out of range."
         )
     # One company without reports lends its people and goods to the unanswerable questions.
-    names = company_names((reports + 1) // 2 + 1, seed)
-    companies = [draw_company(index, names, seed) for index in range(len(names))]
+    lexemes = lexicon(language)
+    names = company_names((reports + 1) // 2 + 1, seed, lexemes)
+    companies = [draw_company(index, names, seed, lexemes) for index in range(len(names))]
     volumes = [write_report(company, year, seed, words) for company in companies[:-1] for year in company.years]
     volumes = volumes[:reports]
-    rendered = [render(volume.blocks, "txt") for volume in volumes]
+    rendered = [render(volume.blocks, "txt", language) for volume in volumes]
     documents = tuple(_document(volume, page) for volume, page in zip(volumes, rendered, strict=True))
     drafts = _in_turn(volumes, rendered, companies, questions, seed)
     drafts += _single(volumes, look_ups, seed)
@@ -190,7 +199,7 @@ def write_sample(sample: Sample, folder: str | Path, formats: Sequence[Format] =
     pages: dict[str, Rendered] = {}
     for number, report in enumerate(sample.reports):
         form = formats[number % len(formats)]
-        page = render(report.blocks, form)
+        page = render(report.blocks, form, report.company.words.language)
         (reports / f"{report.doc_id}.{form}").write_text(page.text, encoding="utf-8", newline="\n")
         pages[report.doc_id] = page
     quotes = _quotes(sample)

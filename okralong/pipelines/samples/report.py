@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from okralong.pipelines.samples.blocks import Block, Heading, Paragraph, Row, Table, mark, word_count
-from okralong.pipelines.samples.words import MONTHS, SECTIONS, TOWNS
+from okralong.pipelines.samples.words import ENGLISH
 from okralong.pipelines.samples.world import Accounts, Company, Events, Segment, draw_events, rose
 
 _SENTENCES: Final = (3, 5)  # sentences per filler paragraph; project default
@@ -33,17 +33,18 @@ class Report:
     @property
     def title(self) -> str:
         """The document's title."""
-        return f"{self.company.name}: Annual Report {self.year}"
+        return self.company.words.say("title", name=self.company.name, year=self.year)
 
 
 def write_report(company: Company, year: int, seed: int, words: int) -> Report:
     """Write the report on ``year`` with about ``words`` words, at least its core of about 1,300 words."""
     rng = random.Random(f"{seed}/{company.slug}/{year}/prose")
-    writer, events = Writer(rng), draw_events(company, year, seed)
+    say = company.words.say
+    writer, events = Writer(rng, company.words.language), draw_events(company, year, seed)
     opening: list[Block] = [
-        Heading(f"{company.name}: Annual Report {year}", 1),
+        Heading(say("title", name=company.name, year=year), 1),
         *letter(company, year, events, writer),
-        Heading("Segments"),
+        Heading(say("segments")),
         segment_table(company, year),
     ]
     for segment in company.segments:
@@ -51,10 +52,10 @@ def write_report(company: Company, year: int, seed: int, words: int) -> Report:
     parts = [
         opening,
         [*sites(company), employee_table(company, year)],
-        year_of_work(events),
+        year_of_work(company, events),
         numbers(company, year, writer),
         people(company, writer),
-        risks(events),
+        risks(company, events),
         finances(company, year),
     ]
     missing = words - sum(word_count(block) for part in parts for block in part)
@@ -66,18 +67,21 @@ def write_report(company: Company, year: int, seed: int, words: int) -> Report:
 
 def _filler(company: Company, writer: Writer, missing: int) -> list[list[Block]]:
     """Return the blocks of each filler section, a paragraph to each in turn until ``missing`` words are written."""
-    sections: list[list[Block]] = [[] for _ in SECTIONS]
+    templated = list(company.words.sections.items())
+    sections: list[list[Block]] = [[] for _ in templated]
     written = 0
     while missing > 0:
-        (title, templates), blocks = list(SECTIONS.items())[written % len(SECTIONS)], sections[written % len(SECTIONS)]
+        (title, templates), blocks = templated[written % len(templated)], sections[written % len(templated)]
         context = _context(company, writer.rng)
         if not blocks:
             blocks.append(Heading(title))
             missing -= word_count(blocks[-1])
-        elif written // len(SECTIONS) % _PARAGRAPHS_A_PART == 0:
-            blocks.append(Heading(f"{title}, part {written // len(SECTIONS) // _PARAGRAPHS_A_PART + 1}", 3))
+        elif written // len(templated) % _PARAGRAPHS_A_PART == 0:
+            number = written // len(templated) // _PARAGRAPHS_A_PART + 1
+            blocks.append(Heading(company.words.say("part", title=title, number=number), 3))
             missing -= word_count(blocks[-1])
-        blocks.append(Paragraph(writer.paragraph(templates, context, writer.rng.randint(*_SENTENCES))))
+        sentences = writer.sentences(templates, context, writer.rng.randint(*_SENTENCES))
+        blocks.append(Paragraph(company.words.joined(sentences)))
         missing -= word_count(blocks[-1])
         written += 1
     return sections
@@ -96,11 +100,11 @@ def _context(company: Company, rng: random.Random) -> Context:
         "manager": product.site.manager,
         "town2": rng.choice([site.town for site in company.sites if site is not product.site]),
         "person": [person.name for person in company.officers],
-        "peer": company.peers or ("Fernsby & Daughters",),
-        "school": TOWNS,
+        "peer": company.peers or (company.words.say("peer"),),
+        "school": company.words.towns,
         "material": company.trade.materials,
         "customers": company.trade.customers,
-        "month": MONTHS,
+        "month": company.words.months,
     }
 
 
@@ -110,69 +114,65 @@ def _context(company: Company, rng: random.Random) -> Context:
 
 def letter(company: Company, year: int, events: Events, writer: Writer) -> list[Block]:
     """Write the chief executive's letter, which introduces the company."""
-    accounts = company.accounts
-    direction = "more" if accounts[year].revenue > accounts[year - 1].revenue else "less"
-    opening = writer.sentence(
-        (
-            "Dear shareholders, {year} was a year of [plain work and good tempers|small repairs and long letters].",
-            "Dear shareholders, [if {year} had a sound, it was that of a full workshop|we have had easier years, "
-            "and duller ones].",
-        ),
-        {"year": str(year)},
+    accounts, say = company.accounts, company.words.say
+    grew = accounts[year].revenue > accounts[year - 1].revenue
+    opening = writer.sentence(company.words.phrases["opening"], {"year": str(year)})
+    about = say(
+        "about",
+        name=company.name,
+        founded=mark("founded", str(company.founded)),
+        founder=mark("founder", company.founder),
+        town=mark("town", company.town),
+        direction=say("more" if grew else "less"),
+        last=year - 1,
+        storm=events.storm.kind,
     )
-    about = (
-        f"{company.name} was founded in {mark('founded', str(company.founded))} by {mark('founder', company.founder)} "
-        f"and has its head office in {mark('town', company.town)}. We sold {direction} than in {year - 1}, and the "
-        f"pages that follow say where and why. A {events.storm.kind} and a recall tested us; both are told in full."
-    )
-    signed = f"{mark('chief', company.chief.name)}, chief executive"
-    return [Heading(f"Letter for the year {year}"), Paragraph(opening), Paragraph(about), Paragraph(signed)]
+    signed = say("signed", chief=mark("chief", company.chief.name))
+    return [Heading(say("letter", year=year)), Paragraph(opening), Paragraph(about), Paragraph(signed)]
 
 
 def segment_part(company: Company, year: int, events: Events, segment: Segment, writer: Writer) -> list[Block]:
     """Write about one segment: its head, its goods, where they are made, and why sales rose or fell."""
-    first, second = segment.products
+    words, say = company.words, company.words.say
     intro = writer.sentence(
-        (
-            "The {segment} segment is led by {head}.",
-            "At the head of {segment} stood, all through {year}, {head}.",
-            "{head} leads the {segment} segment.",
-        ),
+        words.phrases["led"],
         {"segment": segment.name, "year": str(year), "head": mark(f"head/{segment.name}", segment.head.name)},
     )
-    goods = " ".join(
-        f"The {product.name} is made at our works in {mark(f'made/{product.name}', product.site.town)}."
-        for product in (first, second)
+    goods = (
+        say("made", product=product.name, town=mark(f"made/{product.name}", product.site.town))
+        for product in segment.products
     )
     cause, other = events.causes[segment.name]
-    verb = "rose" if rose(company, segment.name, year) else "fell"
-    lead, linked = writer.rng.choice((("because", "and because"), ("for two reasons:", "and")))
-    why = f"Sales of {segment.name} {verb} in {year} {lead} {cause}, {linked} {other}."
-    return [Heading(segment.name, 3), Paragraph(f"{intro} {goods}"), Paragraph(why, f"why/{segment.name}")]
+    verb = say("rose" if rose(company, segment.name, year) else "fell")
+    lead, linked = writer.rng.choice(words.phrases["leads"])
+    why = say("why", segment=segment.name, verb=verb, year=year, lead=lead, cause=cause, linked=linked, other=other)
+    told = Paragraph(words.joined([intro, *goods]))
+    return [Heading(segment.name, 3), told, Paragraph(why, f"why/{segment.name}")]
 
 
 def sites(company: Company) -> list[Block]:
     """Write about the works: manager, opening year and place of each."""
+    say = company.words.say
     parts = [
-        f"{site.town}: opened in {mark(f'opened/{site.town}', str(site.opened))} {site.landmark}; "
-        f"works manager {mark(f'manager/{site.town}', site.manager)}."
+        say(
+            "site",
+            town=site.town,
+            opened=mark(f"opened/{site.town}", str(site.opened)),
+            landmark=site.landmark,
+            manager=mark(f"manager/{site.town}", site.manager),
+        )
         for site in company.sites
     ]
-    return [Heading("The works"), *(Paragraph(part) for part in parts)]
+    return [Heading(say("works")), *(Paragraph(part) for part in parts)]
 
 
 def people(company: Company, writer: Writer) -> list[Block]:
     """Write the biographies of the officers, without what they lead, so that a question must combine two sources."""
-    blocks: list[Block] = [Heading("People")]
+    blocks: list[Block] = [Heading(company.words.say("people"))]
     for person in company.officers:
         key = person.name
         text = writer.sentence(
-            (
-                "{name} joined the company in {joined}, after years as {post} at {firm}. {Pronoun} read {subject} in "
-                "{school} and {pastime}.",
-                "{name} studied {subject} in {school}, was {post} at {firm}, and came to us in {joined}. In free hours "
-                "{pronoun} {pastime}.",
-            ),
+            company.words.phrases["biography"],
             {
                 "name": person.name,
                 "joined": mark(f"joined/{key}", str(person.joined)),
@@ -189,66 +189,73 @@ def people(company: Company, writer: Writer) -> list[Block]:
     return blocks
 
 
-def year_of_work(events: Events) -> list[Block]:
+def year_of_work(company: Company, events: Events) -> list[Block]:
     """Write about projects, the recall and the storm."""
-    blocks: list[Block] = [Heading("Projects and mishaps")]
-    blocks += [
-        Paragraph(
-            f"Project {project.name} ({project.purpose}) was led by "
-            f"{mark(f'leader/{project.name}', project.leader.name)} at the {project.site.town} works and saves "
-            f"{mark(f'saving/{project.name}', f'${project.saving} million')} a year.",
-            f"project/{project.name}",
+    words, say = company.words, company.words.say
+    blocks: list[Block] = [Heading(say("year_of_work"))]
+    for project in events.projects:
+        saving = say("saving", saving=words.number(project.saving))
+        text = say(
+            "project",
+            name=project.name,
+            purpose=project.purpose,
+            leader=mark(f"leader/{project.name}", project.leader.name),
+            town=project.site.town,
+            saving=mark(f"saving/{project.name}", saving),
         )
-        for project in events.projects
-    ]
+        blocks.append(Paragraph(text, f"project/{project.name}"))
     recall, storm = events.recall, events.storm
-    blocks.append(
-        Paragraph(
-            f"In {mark('recall/month', recall.month)} we recalled {mark('recall/pieces', f'{recall.pieces:,}')} pieces "
-            f"of the {mark('recall/product', recall.product.name)} because of {recall.fault}. "
-            f"Our service people {recall.remedy}.",
-            "recall",
-        )
+    text = say(
+        "recall",
+        month=mark("recall/month", recall.month),
+        pieces=mark("recall/pieces", words.number(recall.pieces)),
+        product=mark("recall/product", recall.product.name),
+        fault=recall.fault,
+        remedy=recall.remedy,
     )
-    blocks.append(
-        Paragraph(
-            f"In {storm.month} a {storm.kind} struck the {storm.site.town} works. {storm.damage}. "
-            f"The staff {storm.first_help}; the company then {storm.recovery}.",
-            "storm",
-        )
+    blocks.append(Paragraph(text, "recall"))
+    text = say(
+        "storm",
+        month=storm.month,
+        storm=storm.kind,
+        town=storm.site.town,
+        damage=storm.damage,
+        help=storm.first_help,
+        recovery=storm.recovery,
     )
+    blocks.append(Paragraph(text, "storm"))
     return blocks
 
 
 def numbers(company: Company, year: int, writer: Writer) -> list[Block]:
     """Write the disclosed figures of this year and the last as running text, a few per paragraph."""
+    words = company.words
     sentences = []
     for metric in company.disclosed:
-        now, then = (metric.show(company.figures[metric.key, at]) for at in (year, year - 1))
+        now, then = (words.show(metric, company.figures[metric.key, at]) for at in (year, year - 1))
         facts = {"now": mark(f"now/{metric.key}", now), "then": mark(f"then/{metric.key}", then)}
         sentences.append(writer.sentence(metric.templates, {**facts, "year": str(year), "last": str(year - 1)}))
     writer.rng.shuffle(sentences)
-    grouped = [" ".join(sentences[start : start + 3]) for start in range(0, len(sentences), 3)]
-    return [Heading("The year in numbers"), *(Paragraph(text) for text in grouped)]
+    grouped = [words.joined(sentences[start : start + 3]) for start in range(0, len(sentences), 3)]
+    return [Heading(words.say("numbers")), *(Paragraph(text) for text in grouped)]
 
 
-def risks(events: Events) -> list[Block]:
+def risks(company: Company, events: Events) -> list[Block]:
     """Write the risks and the measures against each."""
+    say = company.words.say
     parts = [
         Paragraph(
-            f"A risk that the board watches is {risk.name}. Against it the company {risk.measures[0]}; "
-            f"it also {risk.measures[1]}.",
+            say("risk", risk=risk.name, first=risk.measures[0], second=risk.measures[1]),
             f"risk/{risk.name}",
         )
         for risk in events.risks
     ]
-    return [Heading("Risks"), *parts]
+    return [Heading(say("risks")), *parts]
 
 
 # The tables of a report, built from the accounts: every subtotal and total names the rows that it sums.
 
 _SHOWN_YEARS = 2
-_THOUSANDS = "in thousands of dollars"
 QUARTERS: Final = ("First quarter", "Second quarter", "Third quarter", "Fourth quarter")
 
 Plan = Mapping[str, tuple[str, ...]]
@@ -258,14 +265,18 @@ Plan = Mapping[str, tuple[str, ...]]
 def _statement(
     company: Company, year: int, table_id: str, title: str, items: Callable[[Accounts], Mapping[str, int]], plan: Plan
 ) -> Table:
-    """Return a table of two years, this one first; ``items`` returns a year's figures by label."""
+    """Return a table of two years, this one first; ``items`` returns a year's figures by label.
+
+    Labels are our own keys; the table has those of the report's language.
+    """
+    label = company.words.label
     years = [year - back for back in range(_SHOWN_YEARS)]
     figures = [items(company.accounts[each]) for each in years]
     known: dict[str, tuple[int, ...]] = {}
-    for label, parts in plan.items():
+    for key, parts in plan.items():
         summed = zip(*(known[part] for part in parts), strict=True)
-        known[label] = tuple(map(sum, summed)) if parts else tuple(each[label] for each in figures)
-    rows = tuple(Row(label, values, plan[label]) for label, values in known.items())
+        known[key] = tuple(map(sum, summed)) if parts else tuple(each[key] for each in figures)
+    rows = tuple(Row(label(key), values, tuple(map(label, plan[key]))) for key, values in known.items())
     return Table(table_id, title, tuple(map(str, years)), rows)
 
 
@@ -278,14 +289,15 @@ def segment_table(company: Company, year: int) -> Table:
     """Return the revenue by segment, with the operating subtotal and the eliminations."""
     plan = _summed("Operating segments", [segment.name for segment in company.segments])
     plan |= {"Eliminations": (), "Total revenue": ("Operating segments", "Eliminations")}
-    title = f"Revenue by segment ({_THOUSANDS})"
+    title = company.words.say("in_thousands", title=company.words.label("Revenue by segment"))
     return _statement(company, year, "segments", title, lambda a: {**a.segments, "Eliminations": a.other}, plan)
 
 
 def employee_table(company: Company, year: int) -> Table:
     """Return the employees by works at year-end."""
     plan = _summed("All works", [site.town for site in company.sites])
-    return _statement(company, year, "employees", "Employees by works at year-end (heads)", lambda a: a.employees, plan)
+    title = company.words.say("heads", title=company.words.label("Employees by works at year-end"))
+    return _statement(company, year, "employees", title, lambda a: a.employees, plan)
 
 
 def finances(company: Company, year: int) -> list[Block]:
@@ -296,11 +308,12 @@ def finances(company: Company, year: int) -> list[Block]:
     """
 
     def statement(table_id: str, title: str, items: Callable[[Accounts], Mapping[str, int]], plan: Plan) -> Table:
-        return _statement(company, year, table_id, f"{title} ({_THOUSANDS})", items, plan)
+        shown = company.words.say("in_thousands", title=company.words.label(title))
+        return _statement(company, year, table_id, shown, items, plan)
 
     regions = list(company.accounts[year].regions)
     return [
-        Heading("Financial statements"),
+        Heading(company.words.say("finances")),
         statement("income", "Income statement", lambda a: a.income, _INCOME),
         statement(
             "quarters",
@@ -351,36 +364,38 @@ _ATTEMPTS: Final = 12  # enough that repetitions are rare; project default
 Context = Mapping[str, str | Sequence[str]]
 
 
-def expand(template: str, rng: random.Random, context: Context) -> str:
-    """Make the choices of a template, fill its slots, and turn "a" into "an" where necessary."""
+def expand(template: str, rng: random.Random, context: Context, language: str = ENGLISH) -> str:
+    """Make the choices of a template, fill its slots, and in English turn "a" into "an" where necessary."""
     text = template
     while match := _CHOICE.search(text):
         text = text[: match.start()] + rng.choice(match.group(1).split("|")) + text[match.end() :]
     filled = {name: value if isinstance(value, str) else rng.choice(value) for name, value in context.items()}
     filled["n"], filled["m"] = str(rng.randint(3, 19)), str(rng.randint(21, 97))
     filled["day"] = str(rng.randint(1, 28))
-    text = _ARTICLE.sub(r"\1n ", text.format_map(filled))
+    text = text.format_map(filled)
+    if language == ENGLISH:
+        text = _ARTICLE.sub(r"\1n ", text)
     return text[0].upper() + text[1:]
 
 
 class Writer:
     """Writes sentences for one report and avoids repetitions within it."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, language: str = ENGLISH) -> None:
+        self.rng, self._language = rng, language
         self._said: set[str] = set()
         self._unused: dict[tuple[str, ...], list[str]] = {}
 
     def sentence(self, templates: Sequence[str], context: Context) -> str:
         """Return a sentence from one of the templates, new to this report if possible."""
         for _ in range(_ATTEMPTS):
-            text = expand(self.rng.choice(templates), self.rng, context)
+            text = expand(self.rng.choice(templates), self.rng, context, self._language)
             if text not in self._said:
                 break
         self._said.add(text)
         return text
 
-    def paragraph(self, templates: tuple[str, ...], context: Context, sentences: int) -> str:
+    def sentences(self, templates: tuple[str, ...], context: Context, sentences: int) -> list[str]:
         """Return several sentences from different templates, shuffled so that all templates are used equally often."""
         chosen: list[str] = []
         while len(chosen) < min(sentences, len(templates)):
@@ -390,4 +405,4 @@ class Writer:
             template = unused.pop()
             if template not in chosen:
                 chosen.append(template)
-        return " ".join(self.sentence((template,), context) for template in chosen)
+        return [self.sentence((template,), context) for template in chosen]

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from okralong.pipelines.samples import words
-from okralong.pipelines.samples.words import Metric, Trade
+from okralong.pipelines.samples.words import Lexicon, Metric, Trade
 
 _SEGMENTS, _SITES, _DISCLOSED = 4, 5, 13  # enough distractors for 1,500 words; project default
 _FIRST_YEAR_RANGE = (2019, 2023)
@@ -66,6 +65,7 @@ class Segment:
 class Company:
     """A company with everything that its reports need. ``years`` are the years that it reports on."""
 
+    words: Lexicon
     name: str
     slug: str
     trade: Trade
@@ -98,25 +98,26 @@ class Company:
         return f"{self.slug}-{year}"
 
 
-def company_names(count: int, seed: int) -> tuple[tuple[str, Trade], ...]:
+def company_names(count: int, seed: int, words: Lexicon) -> tuple[tuple[str, Trade], ...]:
     """Draw distinct names with trades; two houses are joined ("Merrow & Larkhill Clocks") when single ones run out."""
     rng = random.Random(f"{seed}/names")
     chosen: dict[str, Trade] = {}
-    single = len(words.HOUSES) * len(words.TRADES) // 2
+    single = len(words.houses) * len(words.trades) // 2
     while len(chosen) < count:
-        trade = words.TRADES[len(chosen) % len(words.TRADES)]
-        house = " & ".join(rng.sample(words.HOUSES, k=1 if len(chosen) < single else 2 + len(chosen) // 40_000))
-        chosen.setdefault(f"{house} {rng.choice(trade.surnames)}", trade)
+        trade = words.trades[len(chosen) % len(words.trades)]
+        joined = rng.sample(words.houses, k=1 if len(chosen) < single else 2 + len(chosen) // 40_000)
+        house = words.label(" & ").join(joined)
+        chosen.setdefault(words.say("company", house=house, surname=rng.choice(trade.surnames)), trade)
     return tuple(chosen.items())
 
 
-def draw_company(index: int, names: tuple[tuple[str, Trade], ...], seed: int) -> Company:
+def draw_company(index: int, names: tuple[tuple[str, Trade], ...], seed: int, words: Lexicon) -> Company:
     """Draw the company at ``index`` of ``names``, with two years to report on."""
     rng = random.Random(f"{seed}/{index}")
     name, trade = names[index]
     slug = name.lower().replace(" & ", "-").replace(" ", "-")
-    last_names = rng.sample(words.LAST_NAMES, k=2 + _SEGMENTS + _SITES + 1)
-    towns = rng.sample(words.TOWNS, k=_SITES + 1)
+    last_names = rng.sample(words.last_names, k=2 + _SEGMENTS + _SITES + 1)
+    towns = rng.sample(words.towns, k=_SITES + 1)
     acquaintance = random.Random(f"{seed}/{index}/peers")
     peers = tuple(other for other, _ in acquaintance.sample(names, k=min(4, len(names))) if other != name)
     first_year = rng.randint(*_FIRST_YEAR_RANGE)
@@ -124,49 +125,50 @@ def draw_company(index: int, names: tuple[tuple[str, Trade], ...], seed: int) ->
 
     def full_name(last: str) -> tuple[str, str]:
         pronoun = rng.choice(("she", "he"))
-        return f"{rng.choice(words.FIRST_NAMES[pronoun])} {last}", pronoun
+        return words.say("person", first=rng.choice(words.first_names[pronoun]), last=last), words.label(pronoun)
 
-    firms = [*peers, *(f"{house} & Daughters" for house in acquaintance.sample(words.HOUSES, k=6))]
-    schools = rng.sample([town for town in words.TOWNS if town not in towns], k=2 + _SEGMENTS)
+    firms = [*peers, *(words.say("firm", house=house) for house in acquaintance.sample(words.houses, k=6))]
+    schools = rng.sample([town for town in words.towns if town not in towns], k=2 + _SEGMENTS)
     joined = rng.sample(range(first_year - 30, first_year - 1), k=2 + _SEGMENTS)
-    pastimes = rng.sample(words.PASTIMES, k=2 + _SEGMENTS)
+    pastimes = rng.sample(words.pastimes, k=2 + _SEGMENTS)
 
     def person(place: int) -> Person:
         known, pronoun = full_name(last_names.pop())
-        post, firm, subject = rng.choice(words.FORMER_POSTS), acquaintance.choice(firms), rng.choice(words.SUBJECTS)
+        post, firm, subject = rng.choice(words.former_posts), acquaintance.choice(firms), rng.choice(words.subjects)
         return Person(known, pronoun, joined[place], post, firm, subject, schools[place], pastimes[place])
 
-    landmarks = rng.sample(words.LANDMARKS, k=_SITES)
+    landmarks = rng.sample(words.landmarks, k=_SITES)
     opened = rng.sample(range(max(founded + 2, 1890), first_year - 3), k=_SITES)
     sites = tuple(
         Site(town, full_name(last_names.pop())[0], year, landmark)
         for town, year, landmark in zip(towns[1:], opened, landmarks, strict=True)
     )
     divisions = rng.sample(trade.divisions, k=_SEGMENTS)
-    stems = rng.sample(words.STEMS, k=2 * _SEGMENTS)
+    stems = rng.sample(words.stems, k=2 * _SEGMENTS)
     placed = [sites[number % _SITES] for number in range(2 * _SEGMENTS)]
     rng.shuffle(placed)
     segments = []
     for place, (division, *nouns) in enumerate(divisions):
         goods = [
-            Product(f"{stems[2 * place + at]} {noun}", noun, division, placed[2 * place + at])
+            Product(words.say("product", stem=stems[2 * place + at], noun=noun), noun, division, placed[2 * place + at])
             for at, noun in enumerate(nouns)
         ]
         segments.append(Segment(division, person(2 + place), (goods[0], goods[1])))
-    metrics = rng.sample(words.METRICS, k=len(words.METRICS))
+    metrics = rng.sample(words.metrics, k=len(words.metrics))
     years = (first_year, first_year + 1)
-    figures = _draw_figures(rng, first_year - 1)
-    accounts = draw_accounts(rng, first_year - 2, [s.name for s in segments], [s.town for s in sites])
+    figures = _draw_figures(rng, first_year - 1, words)
+    accounts = draw_accounts(rng, first_year - 2, [s.name for s in segments], [s.town for s in sites], words.regions)
     return Company(
-        name, slug, trade, towns[0], founded, full_name(last_names.pop())[0], person(0), person(1), tuple(segments),
-        sites, years, tuple(metrics[:_DISCLOSED]), tuple(metrics[_DISCLOSED:]), figures, accounts, peers,
+        words, name, slug, trade, towns[0], founded, full_name(last_names.pop())[0], person(0), person(1),
+        tuple(segments), sites, years, tuple(metrics[:_DISCLOSED]), tuple(metrics[_DISCLOSED:]), figures, accounts,
+        peers,
     )  # fmt: skip
 
 
-def _draw_figures(rng: random.Random, first_year: int) -> dict[tuple[str, int], Decimal]:
+def _draw_figures(rng: random.Random, first_year: int, words: Lexicon) -> dict[tuple[str, int], Decimal]:
     """Draw each metric for three years, with changes of 3 to 24 % per year."""
     figures = {}
-    for metric in words.METRICS:
+    for metric in words.metrics:
         value = Decimal(str(round(rng.uniform(metric.low, metric.high), metric.places + 2)))
         for year in range(first_year, first_year + 3):
             figures[metric.key, year] = round(value, metric.places) if metric.places else Decimal(round(value))
@@ -201,7 +203,7 @@ class Accounts:
 
 
 def draw_accounts(
-    rng: random.Random, first_year: int, segments: Sequence[str], towns: Sequence[str]
+    rng: random.Random, first_year: int, segments: Sequence[str], towns: Sequence[str], regions: Sequence[str]
 ) -> dict[int, Accounts]:
     """Draw four years of accounts from ``first_year`` on; the first year only appears as a comparison."""
     sales = {name: rng.randint(18_000, 190_000) for name in segments}
@@ -219,7 +221,7 @@ def draw_accounts(
             dict(sales),
             other,
             _split(rng, revenue, 4),
-            dict(zip(words.REGIONS, _split(rng, revenue, 4), strict=True)),
+            dict(zip(regions, _split(rng, revenue, 4), strict=True)),
             income,
             _balance(rng, cash, revenue),
             _cash_flow(rng, sum(income.values()), opening, cash, revenue),
@@ -350,6 +352,7 @@ def rose(company: Company, segment: str, year: int) -> bool:
 def draw_events(company: Company, year: int, seed: int) -> Events:
     """Draw the year's events, always the same for a company and year."""
     rng = random.Random(f"{seed}/{company.slug}/{year}")
+    words = company.words
     used: set[str] = set()
 
     def fill(template: str, product: Product | None = None) -> str:
@@ -363,7 +366,7 @@ def draw_events(company: Company, year: int, seed: int) -> Events:
     causes = {}
     for segment in company.segments:
         pool = [
-            each for each in (words.RISES if rose(company, segment.name, year) else words.FALLS) if each not in used
+            each for each in (words.rises if rose(company, segment.name, year) else words.falls) if each not in used
         ]
         first, second = rng.sample(pool, k=2)
         used |= {first, second}
@@ -372,14 +375,14 @@ def draw_events(company: Company, year: int, seed: int) -> Events:
     # Even and odd years share no project names, so the two reports of a company never mention the same project.
     projects = tuple(
         Project(name, purpose, leader, rng.choice(company.sites), Decimal(rng.randint(3, 48)).scaleb(-1))
-        for (name, purpose), leader in zip(rng.sample(words.PROJECTS[year % 2 :: 2], k=3), leaders, strict=True)
+        for (name, purpose), leader in zip(rng.sample(words.projects[year % 2 :: 2], k=3), leaders, strict=True)
     )
-    fault, remedy = rng.choice(words.FAULTS)
-    recall = Recall(rng.choice(company.products), rng.choice(words.MONTHS), fault, remedy, rng.randint(120, 4_800))
-    kind, damage, first_help = rng.choice(words.STORMS)
+    fault, remedy = rng.choice(words.faults)
+    recall = Recall(rng.choice(company.products), rng.choice(words.months), fault, remedy, rng.randint(120, 4_800))
+    kind, damage, first_help = rng.choice(words.storms)
     site = rng.choice(company.sites)
     elsewhere = rng.choice([each.town for each in company.sites if each is not site])
-    recovery = rng.choice(words.RECOVERIES).format(town=elsewhere)
-    storm = Storm(kind, site, rng.choice(words.MONTHS), fill(damage), first_help, recovery)
-    risks = tuple(Risk(fill(name), (fill(first), fill(second))) for name, first, second in rng.sample(words.RISKS, k=3))
+    recovery = rng.choice(words.recoveries).format(town=elsewhere)
+    storm = Storm(kind, site, rng.choice(words.months), fill(damage), first_help, recovery)
+    risks = tuple(Risk(fill(name), (fill(first), fill(second))) for name, first, second in rng.sample(words.risks, k=3))
     return Events(causes, projects, recall, storm, risks)

@@ -108,6 +108,11 @@ class AnalyzerConfig(Settings):
             return shipped_adapter(f"analyzer/{self.kind}")
         return Path(self.adapter).expanduser()
 
+    @property
+    def knows_english_alone(self) -> bool:
+        """Whether the analyzer was made for English: the rules and the shipped adapters."""
+        return self.kind == "rules" or (self.kind in ("heads", "label_scorer") and self.adapter == SHIPPED)
+
     def identity(self) -> dict[str, Any]:
         """Return everything that an analysis depends on: kind, model, content of adapter and labels, corruption.
 

@@ -21,8 +21,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from okralong.pipelines.answering.answer_types import SCHEMA, TEXT, AnswerType
+from okralong.pipelines.answering.languages import language_name
 from okralong.pipelines.answering.prompt_text import (
     JSON_BEGUN,
     REFERENCES,
@@ -38,6 +40,7 @@ from okralong.pipelines.answering.prompt_text import (
     take_references,
 )
 from okralong.pipelines.answering.prompts.typed import TYPED_FORMULA, TYPED_INSTRUCTIONS, short_form, typed_prompt
+from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.types import Message, Passage, ReplyError
 
 ANSWER_INSTRUCTIONS = """Reply in this form:
@@ -135,6 +138,7 @@ def answer_prompt(
     calculator: bool = False,
     short: bool = False,
     wanted: AnswerType = TEXT,
+    language: str = ENGLISH,
 ) -> list[Message]:
     """Return the messages that ask for an answer from ``passages``.
 
@@ -144,18 +148,33 @@ def answer_prompt(
         calculator: Whether to ask for a formula where a calculation is needed.
         short: Whether to use the short contract.
         wanted: The type of the answer. A typed reply is one JSON object, unless the contract is short (``read_typed``).
+        language: The language of the question, in which an answer in words is requested.
     """
+    said = answer_in(language, wanted)
     if wanted != TEXT and (not short or wanted.kind == SCHEMA):
         instructions = TYPED_INSTRUCTIONS.format(calculation=f"{TYPED_FORMULA}\n" if calculator else "")
-        return typed_prompt(instructions, question, passages, wanted)
+        return typed_prompt(instructions + said, question, passages, wanted)
     if short:
         instructions = SHORT_INSTRUCTIONS.format(calculation=f"{FORMULA}\n" if calculator else "")
         if wanted != TEXT:
             told = f"{question.strip()}\nAnswer with {short_form(wanted)}."
-            return framed_prompt(instructions, told, passages)
+            return framed_prompt(instructions + said, told, passages)
     else:
         instructions = ANSWER_INSTRUCTIONS.format(calculation=FORMULA if calculator else RESULT)
-    return framed_prompt(instructions, question, passages)
+    return framed_prompt(instructions + said, question, passages)
+
+
+_IN_LANGUAGE: Final = (
+    "\nWrite the answer in {language}, with numbers as the passages write them. Copy quotations in the language of "
+    "their passage. The labels and the word unanswerable stay in English."
+)
+
+
+def answer_in(language: str, wanted: AnswerType = TEXT) -> str:
+    """Return the words that request an answer in a language; "" for English and for values that are not words."""
+    if language == ENGLISH or wanted.kind not in (TEXT.kind, SCHEMA):
+        return ""
+    return _IN_LANGUAGE.format(language=language_name(language))
 
 
 def parse_answer(reply: str, question: str = "") -> ParsedAnswer:

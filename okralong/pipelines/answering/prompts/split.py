@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+from okralong.pipelines.answering.languages import language_name
 from okralong.pipelines.answering.prompt_text import neutralise, same_words, strip_thought
+from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.types import Message, ReplyError
 
 SPLIT_INSTRUCTIONS = """\
@@ -20,14 +22,17 @@ _BULLET = re.compile(
     re.IGNORECASE,
 )
 _TRAIL = " \t*_\"'”`,;]"
-_QUESTION_END = re.compile(r"(?<=\?)[\"'”]?[,;]?\s+(?=\S)")
+_QUESTION_END = re.compile(r"(?<=\?)[\"'”]?[,;]?\s+(?=\S)|(?<=\uff1f)(?=\S)")
 _LONGEST_LINE = 400  # project default
 """Most characters of a query; a longer line is prose."""
 
 
-def split_prompt(question: str, limit: int) -> list[Message]:
-    """Return the messages that ask for at most ``limit`` sub-questions."""
-    return [Message("system", SPLIT_INSTRUCTIONS.format(limit=limit)), Message("user", neutralise(question).strip())]
+def split_prompt(question: str, limit: int, language: str = ENGLISH) -> list[Message]:
+    """Return the messages that ask for at most ``limit`` sub-questions; ``language`` is that of the question."""
+    instructions = SPLIT_INSTRUCTIONS.format(limit=limit)
+    if language != ENGLISH:
+        instructions += f"\nWrite the questions in {language_name(language)}."
+    return [Message("system", instructions), Message("user", neutralise(question).strip())]
 
 
 def parse_split(reply: str, question: str, limit: int) -> list[str]:
@@ -48,7 +53,7 @@ def read_split(reply: str, limit: int) -> list[str]:
     """
     pieces = [piece for line in strip_thought(reply).splitlines() for piece in _QUESTION_END.split(line)]
     usable = [line for line in map(_bare, pieces) if _usable(line)]
-    asked = [line for line in usable if line.endswith("?")]
+    asked = [line for line in usable if line.endswith(("?", "\uff1f"))]
     different: dict[str, str] = {}
     for line in asked or usable:
         different.setdefault(same_words(line), line)
@@ -62,4 +67,5 @@ def _bare(line: str) -> str:
 
 
 def _usable(line: str) -> bool:
-    return len(line.split()) > 1 and not line.endswith(":") and len(line) <= _LONGEST_LINE
+    words = len(line.split()) > 1 or line.endswith("\uff1f") or (len(line) > 1 and not line.isascii())
+    return words and not line.endswith((":", "\uff1a")) and len(line) <= _LONGEST_LINE

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from okralong.pipelines.answering.languages import language_name
 from okralong.pipelines.answering.prompt_text import (
     Evidence,
     cut_at_labels,
@@ -21,6 +22,7 @@ from okralong.pipelines.answering.prompt_text import (
     take_references,
 )
 from okralong.pipelines.answering.prompts.answer import clean, says_unanswerable
+from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.types import Message, Passage, ReplyError
 
 STEP_INSTRUCTIONS = """The question may need several look-ups, one after the other. Reply in this form:
@@ -45,9 +47,18 @@ class ParsedStep:
     evidence: tuple[Evidence, ...] = ()
 
 
-def step_prompt(question: str, passages: Sequence[Passage]) -> list[Message]:
-    """Return the messages of one step over the passages retrieved so far."""
-    return framed_prompt(STEP_INSTRUCTIONS, question, passages)
+def step_prompt(question: str, passages: Sequence[Passage], language: str = ENGLISH) -> list[Message]:
+    """Return the messages of one step over the passages retrieved so far; ``language`` is that of the question."""
+    return framed_prompt(STEP_INSTRUCTIONS + _in_language(language), question, passages)
+
+
+def _in_language(language: str) -> str:
+    if language == ENGLISH:
+        return ""
+    return (
+        f"\nWrite the query and the answer in {language_name(language)}. Copy quotations in the language of their "
+        "passage. The labels and the word none stay in English."
+    )
 
 
 def parse_step(reply: str) -> ParsedStep:

@@ -34,7 +34,7 @@ async def split_question(tools: Tools, step: str, question: str, limit: int) -> 
 
     Steps: ``step``, and ``step/repair`` if the reply has no question.
     """
-    messages = split_prompt(question, limit)
+    messages = split_prompt(question, limit, tools.language)
     if not prompt_fits(messages, "split", tools):
         return [question]
     try:

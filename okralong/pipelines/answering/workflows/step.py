@@ -11,7 +11,7 @@ from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_and_read, sources_of
 from okralong.pipelines.answering.context import fit_passages, process_context, prompt_fits
-from okralong.pipelines.answering.generate import generate
+from okralong.pipelines.answering.generate import generate, language_claimed
 from okralong.pipelines.answering.prompts import ParsedStep, read_step, same_words, step_prompt
 from okralong.pipelines.answering.retrieve import assembled_retrieval, pool
 from okralong.pipelines.answering.stated import Stated, sought_for
@@ -57,13 +57,14 @@ async def reason_in_steps(ask: Ask) -> Answer:
 def _answer(ask: Ask, parsed: ParsedStep, shown: Sequence[Passage]) -> Answer:
     """Return the answer of a step: ``invalid_output`` if it does not fit the wanted type or no passage states it."""
     calculator, wanted, question = ask.tools.calculator, ask.wanted, ask.question
-    said = calculate(parsed.answer) if calculator else parsed.answer
-    citations = sources_of(parsed.evidence, shown, sought_for(parsed.answer, question, said))
+    language = language_claimed(parsed.evidence, shown)
+    said = calculate(parsed.answer, language) if calculator else parsed.answer
+    citations = sources_of(parsed.evidence, shown, sought_for(parsed.answer, question, said, language=language))
     answer = Answer("answered", said, citations, context=tuple(shown))
     try:
         if not wanted.many:
             quotes = [each.quote for each in citations]
-            Stated(shown).require(wanted.kind, parsed.answer, question, quotes, formulas=calculator)
+            Stated(shown).require(wanted.kind, parsed.answer, question, quotes, calculator, language)
     except ValueError as error:
         return misfit(wanted, answer, str(error), parsed.answer)
     return with_value(question, wanted, answer)
@@ -71,7 +72,7 @@ def _answer(ask: Ask, parsed: ParsedStep, shown: Sequence[Passage]) -> Answer:
 
 async def _reason(ask: Ask, step: str, hits: Sequence[Hit]) -> tuple[ParsedStep, list[Passage], tuple[str, ...]]:
     """Return the reply of one step (empty if unusable), the passages that its prompt showed, and its model."""
-    build = partial(step_prompt, ask.question)
+    build = partial(step_prompt, ask.question, language=ask.tools.language)
     shown = fit_passages(await process_context(hits, ask.plan, ask.tools), hits, build, "step", ask.tools)
     if not shown:
         return ParsedStep(), [], ()
