@@ -51,7 +51,7 @@ def index_archive(
     rehash: bool = False,
 ) -> IndexResult:
     """Run the index job on the connected Ray (see ``run_index``, also for its errors)."""
-    with started(config.telemetry, archive, "index") as telemetry:
+    with started(config.telemetry, archive, "okralong index") as telemetry:
         report = progress if telemetry is None else _traced(telemetry, progress)
         if report is None:
             return run_index(archive, sources, config, RayStreams, rehash=rehash)

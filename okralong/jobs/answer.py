@@ -141,7 +141,7 @@ def answer_prepared(
             host = host_for(prepared, start.questions, starting.address, batches=start.batches is not None)
         panel = AnswerPanel(console, start.questions)
         about = {"okralong.questions": start.questions, "okralong.strategy": prepared.config.strategy}
-        with started(prepared.config.telemetry, where, "answer", about, (DoesNotFit,)) as telemetry:
+        with started(prepared.config.telemetry, where, "okralong answer", about, (DoesNotFit,)) as telemetry:
             panel.traced = None if telemetry is None else Phases(telemetry)
             opening = host.open(replace(start, telemetry=telemetry), panel)
             folder.remove(MANIFEST)  # its presence means complete, which this run no longer is

@@ -138,7 +138,7 @@ class NightJob:
             "keep": self._keep,
         }
         about = {"okralong.night": self.night.name}
-        with started(self.places.telemetry, self._location(self.folder), "night", about) as telemetry:
+        with started(self.places.telemetry, self._location(self.folder), "okralong night", about) as telemetry:
             while (phase := self.night.phase) != "done":
                 with nullcontext() if telemetry is None else telemetry.phase(phase):
                     steps[phase]()

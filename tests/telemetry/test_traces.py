@@ -116,7 +116,7 @@ def test_a_run_in_this_process_sends_a_tree_for_each_question(
     retried = [span for span in collector.spans if any(name == "okralong.retry" for name, _, _ in span.events)]
     assert [span.attributes["okralong.attempts"] for span in retried] == [2]
     assert retried[0].events[0][2]["error.type"] == "500"
-    job = next(span for span in collector.spans if span.name == "answer")
+    job = next(span for span in collector.spans if span.name == "okralong answer")
     assert {span.links[0] for span in collector.spans if span.name == "question"} == {(job.trace, job.id)}
     phases = [span.name for span in collector.spans if span.parent == job.id]
     assert phases == ["generator", "models", "questions", "end"]
@@ -167,7 +167,7 @@ def test_texts_are_sent_if_the_config_says_so_and_only_of_the_sample(
     roots = [span for span in collector.spans if span.name == "question"]
     assert 1 <= len(roots) < ASKED
     assert {span.trace for span in collector.spans if span.parent} <= {span.trace for span in roots} | {
-        span.trace for span in collector.spans if span.name == "answer"
+        span.trace for span in collector.spans if span.name == "okralong answer"
     }
     for root in roots:
         row = rows[root.attributes["okralong.query_id"]]
