@@ -151,7 +151,7 @@ def test_the_plan_says_that_the_analyzer_was_not_asked(
 ) -> None:
     _, run, _ = done
     rows = {row["query_id"]: row for row in table(Folder.of(run), "answers")}
-    code, printed = call(monkeypatch, capsys, "show", run, "de-typed")
+    code, printed = call(monkeypatch, capsys, "show", run, "de-typed", "--all")
     assert code == EXIT_OK
     assert "the question is in German" in " ".join(printed.split())
     assert {row["analysis"] is None for query_id, row in rows.items() if query_id.startswith("de")} == {True}

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS, SCHEMA, AnswerType
+from okralong.pipelines.answering.languages import language_of_text
 from okralong.pipelines.answering.prompts.answer import FORMULA
 from okralong.pipelines.answering.prompts.typed import TYPED_FORMULA
 from okralong.pipelines.core.types import QUESTION_MARK, Message
@@ -185,7 +186,7 @@ def _values_shown(kind: str, messages: Sequence[Message]) -> list[str]:
     """Return the distinct amounts, dates or periods in the passages, as written there; none for other kinds."""
     found: dict[str, None] = {}
     for _, text in _shown(messages):
-        for start, end in spans_of(kind, text):
+        for start, end in spans_of(kind, text, language_of_text(text)):
             words = text[start:end].strip()
             if words and "\n" not in words:
                 found.setdefault(words)

@@ -17,11 +17,13 @@ from functools import cached_property, lru_cache
 from itertools import permutations
 from typing import Final, Generic, Literal, TypeVar
 
+from okralong.pipelines.core.languages import detect
 from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.core.types import Document, TypedValue
 from okralong.pipelines.statements.amounts import SCALES, UNKNOWN, plain
 from okralong.pipelines.statements.cell_numbers import Printed, printed, proven_decimal, separators_of
 from okralong.pipelines.statements.dollars import DOLLARS, own_dollar
+from okralong.pipelines.statements.locale_words import locale_words
 from okralong.pipelines.statements.text_tables import tables_of
 from okralong.pipelines.statements.unit_lines import Stated, currencies_in, stated, stated_in
 from okralong.pipelines.statements.unit_words import (
@@ -185,6 +187,8 @@ def _notes(text: str) -> tuple[tuple[tuple[int, int, str], ...], str]:
     numbers = Counter(mark for each in _NUMBER.findall(text[:_SAMPLED]) if (mark := proven_decimal(each)))
     if numbers and max(numbers.values()) > _CLEARLY * (numbers.total() - max(numbers.values())):
         said["1.5" if max(numbers, key=lambda mark: numbers[mark]) == "." else "1,5"] = None
+    elif not numbers and (words := locale_words(detect(text[:_SAMPLED]))) is not None and words.decimal == ",":
+        said["1,5"] = None
     if _is_unscaled(text) or {each.lower() for each in _NEAREST.findall(text)} in ({"dollar"}, {"euro"}, {"pound"}):
         said["in full"] = None
     if dollar := own_dollar(text):

@@ -31,7 +31,7 @@ from okralong.pipelines.statements.local_amounts import amounts_in
 from okralong.pipelines.statements.local_heads import completed_in
 from okralong.pipelines.statements.local_periods import dates_in, periods_in, years_in_text
 from okralong.pipelines.statements.locale_words import CJK, alternatives, locale_words
-from okralong.pipelines.statements.periods import DATE_YEAR, YEAR, Span, apart, dates, forms_of, periods
+from okralong.pipelines.statements.periods import Span, apart, forms_of
 from okralong.pipelines.statements.table_heads import cells_above, completed, is_row
 
 
@@ -67,23 +67,23 @@ def read_value(kind: str, said: str, context: Context = NOWHERE, choices: Sequen
     return reader(said, context)
 
 
-def spans_of(kind: str, text: str) -> list[Span]:
+def spans_of(kind: str, text: str, language: str = "en") -> list[Span]:
     """Return the spans of a text that may be a value of ``kind``, in order; none for yes/no and choices.
 
     For percentages, return the amounts with a percent sign if there are any, else all that are not money: table cells
     may lack the sign.
     """
     if kind == "date":
-        found = [span for span, _ in dates(text)]
-        return sorted([*found, *_apart([match.span() for match in DATE_YEAR.finditer(text)], found)])
+        found = [span for span, _ in dates_in(text, language)]
+        return sorted([*found, *_apart([span for span, _ in years_in_text(text, language, old=True)], found)])
     if kind == "period":
-        found = [span for span, value in periods(text) if value]
-        others = [*(span for span, _ in dates(text)), *(match.span() for match in YEAR.finditer(text))]
+        found = [span for span, value in periods_in(text, language) if value]
+        others = [span for span, _ in [*dates_in(text, language), *years_in_text(text, language)]]
         return sorted([*found, *_apart(others, found)])
     if kind not in ("number", "money", "percent"):
         return []
-    taken = [span for span, _ in [*periods(text), *dates(text)]]
-    free = apart([each for each in amounts(text) if not each.year], taken, lambda each: each.place)
+    taken = [span for span, _ in [*periods_in(text, language), *dates_in(text, language)]]
+    free = apart([each for each in amounts_in(text, language) if not each.year], taken, lambda each: each.place)
     if kind == "percent":
         marked = [each for each in free if each.unit == "%"]
         return [each.place for each in marked or free if not each.currency and _may_be_percent(each)]
