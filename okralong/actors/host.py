@@ -50,6 +50,7 @@ from okralong.pipelines.llm.journal import reserve_bytes
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.ports import LedgerPort, SchedulerPort
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
+from okralong.pipelines.llm.shared_budget import SharedBudget
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.prepare import Prepared
 
@@ -90,6 +91,7 @@ class RunStart:
         replies_from: Runs that share their replies.
         batches: Settings of the batch scheduler, if the run needs one.
         telemetry: Sends the spans of this process, if any are sent.
+        budget: A budget with further limits than that of the config, for a host in this process.
     """
 
     prepared: Prepared
@@ -99,6 +101,7 @@ class RunStart:
     replies_from: tuple[str, ...] = ()
     batches: BatchSetup | None = None
     telemetry: Telemetry | None = None
+    budget: SharedBudget | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ class OpenRun:
         execute: Runs a coroutine that uses planners, ledger or scheduler, and returns its result. Call it once.
         scheduler: The batch scheduler, if the run has one.
         more: Starts a further planner; None if the run may have no more.
+        gateway: The gateway, if it is an object of this process.
     """
 
     planners: list[Planner | RayPlanner]
@@ -120,6 +124,7 @@ class OpenRun:
     execute: Callable[[Coroutine[Any, Any, Any]], Any]
     scheduler: SchedulerPort | None = None
     more: Callable[[], RayPlanner] | None = None
+    gateway: Gateway | None = None
 
 
 class Host(ABC):
@@ -165,10 +170,20 @@ def why_ray(prepared: Prepared, questions: int) -> str:
     One process carries few questions, in real time, over a small archive, with models that need no separate process,
     if the config does not set the number or the place of processes.
     """
-    config, strategy = prepared.config, prepared.strategy
+    config = prepared.config
     if questions > config.own_process:
         asked = f"{counted(questions, 'question')} {agreeing(questions, 'is')}"
         return f"{asked} more than own_process, which is {config.own_process}"
+    if why := why_one_process_is_not_enough(prepared):
+        return why
+    if "RAY_ADDRESS" in os.environ or on_ray():
+        return "there is a Ray cluster to use"
+    return ""
+
+
+def why_one_process_is_not_enough(prepared: Prepared) -> str:
+    """Return the reason why a run needs several processes, whatever its number of questions, as a clause, or ""."""
+    config, strategy = prepared.config, prepared.strategy
     if config.llm.mode != "realtime":
         return "it uses batch mode"
     if sum(prepared.manifest["chunks"].values()) > SMALL_CHUNKS:
@@ -181,8 +196,6 @@ def why_ray(prepared: Prepared, questions: int) -> str:
     told.append((config.search.replicas, config.search.gpus_per_shard))
     if config.planners is not None or config.placement != AnswerPlacement() or set(told) != {(1, 0)}:
         return "the config sets the number or place of processes"
-    if "RAY_ADDRESS" in os.environ or on_ray():
-        return "there is a Ray cluster to use"
     return ""
 
 
@@ -234,6 +247,10 @@ class WarmHost(LocalHost):
         why = "it has batches to fetch" if start.batches else why_ray(start.prepared, start.questions)
         if why:
             raise DoesNotFit(why)
+        return self.open_here(start, progress)
+
+    def open_here(self, start: RunStart, progress: Progress) -> AbstractContextManager[OpenRun]:
+        """Open a run in this process although it is connected to Ray, as a replica of a service is."""
         return _opened_here(start, progress, self.models, self.generator(start.prepared))
 
     def generator(self, prepared: Prepared) -> StartedGenerator | None:
@@ -276,7 +293,7 @@ def _opened_here(
         models.wait()
         for note in served.notes:
             progress.note(note)
-        yield OpenRun([run.planner], run.ledger, served.facts, run.execute)
+        yield OpenRun([run.planner], run.ledger, served.facts, run.execute, gateway=run.gateway)
 
 
 class _RunHere:
@@ -293,11 +310,12 @@ class _RunHere:
             reopened=start.reopened,
             reserve_bytes=reserve_bytes(sum(one.max_in_flight for one in endpoints), llm.longest_reply),
             watches=[] if telemetry is None else [CallTelemetry(telemetry)],
+            budget=start.budget,
         )
         self._closed = False
         try:
             setup = _planner_setup(start, served, served.address if late is None else None)
-            gateway = Gateway(self.ledger, [LocalLimiter(endpoint.limits) for endpoint in endpoints])
+            self.gateway = gateway = Gateway(self.ledger, [LocalLimiter(each.limits) for each in endpoints])
             transport = partial(LateServer, late) if late is not None else lambda: None
             clients = GeneratorClients(setup, gateway, transport, starting=late)
             self.planner = Planner(setup, gateway, local, clients, telemetry=telemetry)

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from ray.exceptions import RayActorError
 
-from okralong.actors.question_journal import QuestionJournal
+from okralong.actors.question_journal import QuestionJournal, Watch
 from okralong.pipelines.answering.answer_types import AnswerType, value_read
 from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.confidence_model import ConfidenceModel
@@ -181,7 +181,7 @@ class Planner:
             await asyncio.to_thread(self._telemetry.close)
 
     async def answer(
-        self, question: Question, doc_ids: tuple[str, ...], new: bool = False
+        self, question: Question, doc_ids: tuple[str, ...], new: bool = False, watch: Watch | None = None
     ) -> Stop | Mapping[str, Any] | None:
         """Answer one question and write its answers row.
 
@@ -189,6 +189,7 @@ class Planner:
             question: The question.
             doc_ids: Its resolved scope, empty for the whole archive.
             new: Whether the run's folder had no record of it when the run started.
+            watch: Called with each of its steps; not with those of its branches.
 
         Returns:
             The row; None if it was written before; a Stop if the run cannot go on.
@@ -199,7 +200,7 @@ class Planner:
                 # A planner that died with this question may have left reserves and calls open, or have finished it.
                 known = await self._gateway.begin(question.query_id)
             if known is not None:
-                return await self._carry(question, doc_ids, known)
+                return await self._carry(question, doc_ids, known, watch)
         except (EndpointError, BrokenError) as error:
             return await self._stopped(question, str(error), error.exit_code)
         except RayActorError as error:
@@ -212,11 +213,11 @@ class Planner:
         return None
 
     async def _carry(
-        self, question: Question, doc_ids: tuple[str, ...], known: Sequence[JournalRow]
+        self, question: Question, doc_ids: tuple[str, ...], known: Sequence[JournalRow], watch: Watch | None
     ) -> Mapping[str, Any] | None:
         started = time.perf_counter()
         logged_query.set(question.query_id)
-        journal, trace = self._journal(question, known), self._trace(question.query_id)
+        journal, trace = self._journal(question, known, watch), self._trace(question.query_id)
         tools = self._tools(question, doc_ids, "", journal, trace)
         try:
             answer = await self._strategy(question, tools)
@@ -314,9 +315,9 @@ class Planner:
     async def _artifact_of(self, name: str, doc_id: str, branch: Branch, version: int, roles: tuple[str, ...]) -> Any:
         return await self._peers.artifact(f"{ARTIFACT}{name}/{doc_id}", doc_id, branch, version, roles)
 
-    def _journal(self, question: Question, known: Sequence[JournalRow]) -> QuestionJournal:
+    def _journal(self, question: Question, known: Sequence[JournalRow], watch: Watch | None = None) -> QuestionJournal:
         reserve = partial(self._reserve, answer_type=question.answer_type)
-        return QuestionJournal(self._gateway, question.query_id, known, reserve)
+        return QuestionJournal(self._gateway, question.query_id, known, reserve, watch)
 
     def _trace(self, query_id: str) -> QuestionTrace | None:
         return None if self._telemetry is None else self._telemetry.question(query_id)

@@ -9,6 +9,9 @@ from okralong.pipelines.core.types import Plan
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ports import GatewayPort, Steps
 
+Watch = Callable[[JournalRow], None]
+"""Called with each step of a question when it is recorded, and with those known from an earlier start."""
+
 
 class QuestionJournal:
     """The steps of a question: those known when it was started, and those since.
@@ -18,15 +21,24 @@ class QuestionJournal:
     """
 
     def __init__(
-        self, gateway: GatewayPort, query_id: str, known: Sequence[JournalRow], reserve: Callable[[Plan], float]
+        self,
+        gateway: GatewayPort,
+        query_id: str,
+        known: Sequence[JournalRow],
+        reserve: Callable[[Plan], float],
+        watch: Watch | None = None,
     ) -> None:
-        """``reserve`` returns the most that a plan may cost, in US dollars."""
+        """``reserve`` returns the most that a plan may cost, in US dollars; ``watch`` is called with each step."""
         self._gateway, self._query_id, self._reserve = gateway, query_id, reserve
         self._known = {(row.path, row.kind): row.body for row in known}
         self._replies = {(row.path, row.sample): row for row in known if row.kind == "reply"}
         self._rows: list[JournalRow] = []
         self._admit_usd: float | None = None
         self._flushing = asyncio.Lock()
+        self._watch = watch
+        if watch is not None:
+            for row in known:
+                watch(row)
 
     def reply(self, path: str, sample: int) -> JournalRow | None:
         """Return the reply that is known at a step, or None."""
@@ -38,7 +50,10 @@ class QuestionJournal:
 
     async def record(self, path: str, kind: str, body: str) -> None:
         """See ``StepLog``."""
-        self._rows.append(JournalRow(self._query_id, path, kind, body))
+        row = JournalRow(self._query_id, path, kind, body)
+        self._rows.append(row)
+        if self._watch is not None:
+            self._watch(row)
 
     def add(self, rows: Sequence[JournalRow]) -> None:
         """Add the steps of a branch that has ended."""

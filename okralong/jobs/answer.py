@@ -153,7 +153,7 @@ def answer_prepared(
         if stop is not None:
             return _result(where, prepared, stop.message, stop.exit_code)
         if starting.whole:
-            totals |= _bill(folder)
+            totals |= bill_sums(folder)
             folder.write_manifest(manifest(prepared, opened.facts, time.monotonic() - started_at, totals))
         return _result(where, prepared)
 
@@ -178,7 +178,7 @@ def _take_up(folder: Folder, where: str, prepared: Prepared, starting: Starting)
     return start, work, len(done)
 
 
-def _bill(folder: Folder) -> dict[str, Any]:
+def bill_sums(folder: Folder) -> dict[str, Any]:
     """Return the sums of the run's ledger that the manifest has in addition to the totals."""
     billed = bill(table(folder, "ledger", COLUMNS))
     taken, _ = artifacts_taken(folder)

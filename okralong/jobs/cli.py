@@ -18,7 +18,20 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.jobs import archive, corrections, diff, doctor, export, failures, index, model, report, session, show
+from okralong.jobs import (
+    archive,
+    corrections,
+    diff,
+    doctor,
+    export,
+    failures,
+    index,
+    model,
+    report,
+    serve,
+    session,
+    show,
+)
 from okralong.jobs.options import Address, AskOptions, RowOptions, RunCommand, RunOptions, with_options
 from okralong.jobs.plugins import CommandGroup
 from okralong.jobs.terminal import say_line
@@ -223,6 +236,9 @@ app.command("matrix")(with_options(matrix))
 app.command("up")(with_options(up))
 app.command("down")(down)
 app.command("nightly")(nightly)
+app.command("serve")(serve.serve)
+app.command("mcp")(serve.mcp)
+app.command("new-token")(serve.new_token)
 app.add_typer(archive.archive_app, name="archive")
 app.command("submit")(submit)
 app.command("show")(show.command)

@@ -130,7 +130,7 @@ class _Driver:
         watching.cancel()
         growing.cancel()
         totals = await self._watch.look(self._done)
-        return (self._stops[0] if self._stops else None), _sums(totals)
+        return (self._stops[0] if self._stops else None), sums(totals)
 
     async def _fail_unusable(self) -> None:
         ledger = self._run.ledger
@@ -219,7 +219,7 @@ async def _sum(counts: Iterable[Awaitable[int]]) -> int:
     return sum(each for each in said if isinstance(each, int))
 
 
-def _sums(totals: Totals) -> dict[str, Any]:
+def sums(totals: Totals) -> dict[str, Any]:
     """Return the totals in the manifest's form."""
     return {
         "statuses": dict(totals.questions),

@@ -92,6 +92,10 @@ class Budget:
         """The cap in dollars."""
         return None if self._cap is None else self._cap / PICO
 
+    def set_cap(self, cap_usd: float | None) -> None:
+        """Change the cap for calls that are reserved from now on."""
+        self._cap = None if cap_usd is None else picodollars(cap_usd)
+
     @property
     def settled_usd(self) -> float:
         """Dollars that the endpoint charged, by the usage in its replies."""
@@ -118,9 +122,9 @@ class Budget:
         return len(self._calls)
 
     def restore(self, settled_usd: float, unknown_usd: dict[CallKey, float]) -> None:
-        """Restore the amounts that an earlier process spent, and those whose billing it left unknown."""
-        self._settled = picodollars(settled_usd)
-        self._unknown = {key: picodollars(usd) for key, usd in unknown_usd.items()}
+        """Add the amounts that an earlier process spent, and those whose billing it left unknown."""
+        self._settled += picodollars(settled_usd)
+        self._unknown |= {key: picodollars(usd) for key, usd in unknown_usd.items()}
         self._unknown_total = sum(self._unknown.values())
 
     def hopeless(self, usd: float, query_id: str = "") -> bool:
@@ -130,23 +134,50 @@ class Budget:
         own = self._questions.get(query_id, 0)
         return self._settled + self._unknown_total + max(own, self._with_overlength(picodollars(usd))) > self._cap
 
+    def stuck(self, query_id: str, usd: float, waiting: set[str]) -> bool:
+        """Return whether ``waiting`` questions wait in vain: no other question or call may release a reserve."""
+        return self.open_questions <= waiting and not self.calls_in_flight
+
+    def refusal(self, query_id: str, usd: float) -> str:
+        """Return the message for a question that needs ``usd`` more dollars than there are."""
+        return (
+            f"Question {query_id} needs up to ${usd:.6f} more, which would pass budget_usd = {self.cap_usd}: "
+            f"${self.settled_usd:.6f} are spent, ${self.unknown_usd:.6f} are held for calls that may have been "
+            f"billed, ${self.reserved_usd:.6f} are reserved. Everything finished is kept; raise budget_usd and run "
+            "the same command again."
+        )
+
     def lacks(self, usd: float) -> bool:
         """Return whether ``usd`` more dollars do not fit now."""
         return not self._fits(self._with_overlength(picodollars(usd)))
+
+    def may_admit(self, query_id: str, usd: float) -> bool:
+        """Return whether ``admit`` would succeed now."""
+        more = picodollars(usd) - self._questions.get(query_id, 0)
+        return more <= 0 or self._fits(more)
 
     def admit(self, query_id: str, usd: float) -> bool:
         """Reserve ``usd`` for a question; return False if it does not fit now.
 
         If the question is admitted again (after its planner died), its reserve is only raised to ``usd``.
         """
-        more = picodollars(usd) - self._questions.get(query_id, 0)
-        if more > 0 and not self._fits(more):
+        if not self.may_admit(query_id, usd):
             return False
-        self._questions.setdefault(query_id, 0)
+        more = picodollars(usd) - self._questions.setdefault(query_id, 0)
         if more > 0:
             self._questions[query_id] += more
             self._committed += more
         return True
+
+    def may_reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0) -> bool:
+        """Return whether ``reserve`` would succeed now."""
+        if key in self._calls:
+            return True
+        amount, most = picodollars(usd), picodollars(most_usd)
+        held = self._with_overlength(amount)
+        if not self._fits(held - min(held, self._questions.get(query_id, 0))):
+            return False
+        return self._safe_in_batch(most) if waits else self._safe_beside_others(amount, most)
 
     def reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0) -> bool:
         """Reserve the worst case of a call; return False if it does not fit now.
@@ -154,16 +185,13 @@ class Budget:
         Reserving a key again is a no-op. ``waits`` is true for calls that wait for a batch. ``most_usd`` is the highest
         cost if the endpoint ignores the limit of the reply; with 0, that check is skipped.
         """
+        if not self.may_reserve(key, query_id, usd, waits, most_usd):
+            return False
         if key in self._calls:
             return True
-        amount = picodollars(usd)
-        most = picodollars(most_usd)
+        amount, most = picodollars(usd), picodollars(most_usd)
         held = self._with_overlength(amount)
         drawn = min(held, self._questions.get(query_id, 0))
-        if not self._fits(held - drawn):
-            return False
-        if not (self._safe_in_batch(most) if waits else self._safe_beside_others(amount, most)):
-            return False
         if waits:
             self._lines += 1
             self._most_in_batches += most

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from okralong.pipelines.core.types import BrokenError, Usage
+from okralong.pipelines.core.types import BrokenError, StoppedError, Usage
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.ports import NO_STEPS, GatewayPort, Sendable, Steps
@@ -40,6 +40,7 @@ class Gateway:
         self._permits: dict[CallKey, tuple[int, int]] = {}
         self._asking: dict[CallKey, tuple[str, asyncio.Task[Sendable]]] = {}
         self._given_up: dict[CallKey, str] = {}  # query_ids of attempts whose end arrived before their request
+        self._abandoned: set[str] = set()
 
     async def ask(
         self, call: Call, tokens: int, expires_s: float, limiter: int = 0, steps: Steps = NO_STEPS
@@ -60,7 +61,9 @@ class Gateway:
             OverBudget: The budget is used up. After any of these errors, neither reserve nor permit is held.
             QuestionError: The call exceeds the endpoint's tokens per minute.
             BrokenError: The question was released while the call waited.
+            StoppedError: The question was abandoned.
         """
+        self._check_abandoned(call.query_id)
         if self._given_up.pop(call.key, None) is not None:
             raise BrokenError(
                 f"Question {call.query_id}: the attempt was cancelled before its request for permission arrived."
@@ -110,6 +113,7 @@ class Gateway:
 
     async def reserve(self, call: Call, steps: Steps = NO_STEPS) -> None:
         """Do the first part of ``ask`` (budget), for a call that then chooses among several endpoints' limiters."""
+        self._check_abandoned(call.query_id)
         await self._take(call.query_id, steps)
         await self.ledger.reserve(call.key, call.query_id, call.reserved_usd, most_usd=call.most_usd)
 
@@ -159,6 +163,7 @@ class Gateway:
 
         The question's reserve is released, and its calls in flight become unknown.
         """
+        self._abandoned.discard(query_id)
         self._withdraw(query_id)
         return await self.ledger.lookup(query_id) if await self.ledger.release(query_id) else None
 
@@ -187,6 +192,15 @@ class Gateway:
         """Abandon a question (see ``RunLedger.release``)."""
         self._withdraw(query_id)
         return await self.ledger.release(query_id)
+
+    def abandon(self, query_id: str) -> None:
+        """Send nothing more for a question, until it begins again. Calls in flight go on until they are durable."""
+        self._abandoned.add(query_id)
+        self._withdraw(query_id)
+
+    def _check_abandoned(self, query_id: str) -> None:
+        if query_id in self._abandoned:
+            raise StoppedError(f"Question {query_id} was abandoned; nothing more is sent for it.")
 
     def _withdraw(self, query_id: str) -> None:
         """Cancel the waiting calls of a question whose planner has died or stopped, and forget them."""

@@ -83,6 +83,7 @@ class RunLedger:
         reopened: frozenset[str] = frozenset(),
         reserve_bytes: int = reserve_bytes(),
         watches: Sequence[LedgerWatch] = (),
+        budget: Budget | None = None,
     ) -> None:
         """Open the run, replay it, and write the ledger rows that the last process did not write before it ended.
 
@@ -93,6 +94,7 @@ class RunLedger:
             reopened: The query_ids of finished questions to ask again (see ``replay``).
             reserve_bytes: Disk space reserved for replies that arrive when the disk is full.
             watches: Metrics and traces of the run.
+            budget: A budget with further limits than ``cap_usd``, which is ignored then.
 
         Raises:
             BrokenError: There is no room for the reserve.
@@ -108,7 +110,7 @@ class RunLedger:
             raise
         self._reopened = set(reopened)
         self._watches = tuple(watches)
-        self._budget = Budget(cap_usd)
+        self._budget = Budget(cap_usd) if budget is None else budget
         self._budget.restore(self._state.settled_usd, self._state.unknown_usd)
         self._calls: dict[CallKey, Call] = {}
         self._unstoppable = 0
@@ -361,9 +363,8 @@ class RunLedger:
         """Repeat ``attempt`` until it succeeds; give up when no question or call is left that may release a reserve."""
         while not attempt():
             waiting = {query_id, *(other.query_id for other in self._waiting)}
-            stuck = self._budget.open_questions <= waiting and not self._budget.calls_in_flight
-            if stuck or self._budget.hopeless(usd, query_id):
-                raise OverBudget(self._refusal(query_id, usd))
+            if self._budget.stuck(query_id, usd, waiting) or self._budget.hopeless(usd, query_id):
+                raise OverBudget(self._budget.refusal(query_id, usd))
             waiter = _Waiter(query_id, usd)
             self._waiting.append(waiter)
             try:
@@ -395,15 +396,6 @@ class RunLedger:
         """Wake all that wait for room in the budget."""
         self._room.set()
         self._room = asyncio.Event()
-
-    def _refusal(self, query_id: str, usd: float) -> str:
-        budget = self._budget
-        return (
-            f"Question {query_id} needs up to ${usd:.6f} more, which would pass budget_usd = {budget.cap_usd}: "
-            f"${budget.settled_usd:.6f} are spent, ${budget.unknown_usd:.6f} are held for calls that may have been "
-            f"billed, ${budget.reserved_usd:.6f} are reserved. Everything finished is kept; raise budget_usd and run "
-            "the same command again."
-        )
 
     async def durable(self, *query_ids: str, within_s: float = 0.0) -> None:
         """Wait until every row appended before this call is on disk.

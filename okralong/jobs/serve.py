@@ -1,0 +1,203 @@
+"""``okralong serve``, ``okralong mcp`` and ``okralong new-token``: an archive that other programs ask."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.archive.versions import Location
+from okralong.pipelines.core.stopping import on_stop, saying
+from okralong.pipelines.core.types import ConfigError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from okralong.jobs.service import ServiceSetup
+
+PORT: Final = 8100
+STOPPED: Final = "The service has stopped. Paid replies are kept; start it again to continue."
+
+Archive = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
+Night = Annotated[
+    str | None, typer.Option(help="The config of okralong nightly, whose last answers are served as well.")
+]
+ServedConfigFile = Annotated[
+    str, typer.Option("--config", help="A YAML config like that of okralong answer, with serve:.")
+]
+Budget = Annotated[
+    float | None, typer.Option(min=0, help="The most US dollars of each UTC day, for all tokens together (budget_usd).")
+]
+DaysFolder = Annotated[
+    Path | None, typer.Option(help="Folder for the days' runs and the audit log; by default ARCHIVE-serve.")
+]
+
+
+def serve(
+    archive: Archive,
+    *,
+    night: Night = None,
+    config: ServedConfigFile = "answer.yaml",
+    budget_usd: Budget = None,
+    folder: DaysFolder = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="File of tokens (see okralong new-token); needed beyond a loopback address.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = PORT,
+) -> None:
+    """Answer questions over HTTP: events, OpenAI's protocol and MCP, with tokens, budgets and an audit log."""
+    from okralong.actors.web_service import free_port, serving
+    from okralong.jobs.terminal import ray_lines
+    from okralong.pipelines.serving.guard import is_loopback
+
+    console = Console()
+    setup = checked_setup(archive, night, config, budget_usd, folder or Path(f"{_place(archive)}-serve"), tokens, host)
+    if tokens is None and not is_loopback(host):
+        raise ConfigError(
+            f"A service on {host} can be reached from other machines and therefore needs tokens. Make one with "
+            "okralong new-token NAME tokens.yaml and add --tokens tokens.yaml, or leave out --host."
+        )
+    port = free_port(host, port)
+    stop = threading.Event()
+    service = serving(partial(build, setup), host, port, setup.config.serve.grace_s + ENDING_S)
+    with saying(STOPPED), ray_lines(console, setup.folder), on_stop(stop.set), service:
+        whom = f"the tokens of {tokens}" if tokens else "this machine only, without tokens"
+        say_line(console, f"Serving {archive} at http://{_url_host(host)}:{port} for {whom}. Ctrl-C stops.")
+        while not stop.wait(1.0):  # a signal is handled between two waits
+            pass
+
+
+ENDING_S: Final = 10.0
+"""Seconds in addition to the grace, in which the run of the day is written. # project default"""
+
+
+def mcp(
+    archive: Archive,
+    *,
+    night: Night = None,
+    config: ServedConfigFile = "answer.yaml",
+    budget_usd: Budget = None,
+    folder: DaysFolder = None,
+) -> None:
+    """Serve an archive to one MCP client over standard input and output."""
+    setup = checked_setup(archive, night, config, budget_usd, folder or Path(f"{_place(archive)}-mcp"), None, "")
+    asyncio.run(_over_stdio(setup))
+
+
+def new_token(
+    name: Annotated[str, typer.Argument(help="Who will use it: letters, digits, - and _.")],
+    tokens: Annotated[Path, typer.Argument(help="The file of tokens; made if it does not exist.")],
+    daily_usd: Annotated[float, typer.Option(min=0.000001, help="Its budget of each UTC day, in US dollars.")] = 1.0,
+    requests_per_minute: Annotated[int, typer.Option(min=1, help="Requests that it may send in a minute.")] = 60,
+) -> None:
+    """Make a token for okralong serve and print it once; the file keeps only its hash."""
+    from okralong.pipelines.serving.tokens import add_token
+
+    print(add_token(tokens, name, daily_usd, requests_per_minute))
+
+
+def checked_setup(
+    archive: str,
+    night: str | None,
+    config: str,
+    budget_usd: float | None,
+    folder: Path,
+    tokens: Path | None,
+    host: str,
+) -> ServiceSetup:
+    """Check everything that the service needs, without loading a model. Raises OkraError."""
+    from okralong.actors.generator import generator
+    from okralong.actors.host import why_one_process_is_not_enough
+    from okralong.jobs.nightly_files import Places
+    from okralong.jobs.service import ServiceSetup, prepared_for
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.models.weights import EMBEDDED
+    from okralong.pipelines.serving.config import ServedConfig
+    from okralong.pipelines.serving.tokens import Tokens
+
+    overrides = {} if budget_usd is None else {"budget_usd": budget_usd}
+    settings = load_config(ServedConfig, config, overrides)
+    if settings.budget_usd is None and any(one.base_url != EMBEDDED for one in settings.llm.all_endpoints):
+        raise ConfigError(
+            "A service that calls an endpoint needs a daily cap for all tokens together. Set budget_usd in the config, "
+            "or add --budget-usd."
+        )
+    prepared = prepared_for(archive, settings)
+    if why := why_one_process_is_not_enough(prepared):
+        raise ConfigError(f"A service answers in one process, which this config does not allow: {why}.")
+    Tokens(tokens, settings.serve)
+    if settings.llm.base_url != EMBEDDED:
+        with generator(prepared.llm, None):  # the endpoint answers, and knows the model
+            pass
+    place = Location.of(archive)
+    if "://" not in place.place:
+        place = Location(str(Path(place.place).resolve()), place.version)
+    if "://" in str(folder):
+        raise ConfigError(f"The folder {folder} of a service must be a local one: a killed service must leave no lock.")
+    served_night = ""
+    if night is not None:
+        places = Places.read(night)
+        served_night = places.of(places.config.folder)
+    return ServiceSetup(
+        str(place), settings, str(folder.resolve()), served_night, str(tokens.resolve()) if tokens else None, host
+    )
+
+
+def build(setup: ServiceSetup) -> ASGIApp:
+    """Return the whole application of a service; called in the replica."""
+    from okralong.jobs.service import Service
+    from okralong.pipelines.serving.audit import AuditLog
+    from okralong.pipelines.serving.guard import Guard, known_hosts
+    from okralong.pipelines.serving.tokens import Tokens
+    from okralong.pipelines.serving.web import web_app
+
+    limits = setup.config.serve
+    tokens = Tokens(Path(setup.tokens) if setup.tokens else None, limits)
+    service = Service(setup, tokens)
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        await service.open()
+        try:
+            yield
+        finally:
+            await service.close()
+
+    app = web_app(service, limits, known_hosts(setup.host, limits), lifespan)
+    audit = AuditLog(Path(setup.folder) / "audit", limits.audit_questions)
+    return Guard(app, setup.host, limits, tokens, audit)
+
+
+async def _over_stdio(setup: ServiceSetup) -> None:
+    from okralong.jobs.service import Service
+    from okralong.pipelines.serving.mcp_tools import mcp_server
+    from okralong.pipelines.serving.tokens import Tokens
+
+    tokens = Tokens(None, setup.config.serve)
+    service = Service(setup, tokens)
+    await service.open()
+    try:
+        caller: Any = tokens.caller("")
+        await mcp_server(service, caller).run_stdio_async()
+    finally:
+        await service.close()
+
+
+def _place(archive: str) -> str:
+    place = Location.of(archive).place.rstrip("/")
+    if "://" in place:
+        raise ConfigError("Name a local folder for the days' runs: --folder FOLDER.")
+    return place
+
+
+def _url_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
