@@ -14,7 +14,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import pyarrow.compute as pc
@@ -26,6 +27,7 @@ from okralong.jobs.answer import bill_sums
 from okralong.jobs.drive import ENDING_S, sums
 from okralong.jobs.run_folder import begin, manifest
 from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.telemetry import started
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.records import Totals
@@ -144,10 +146,12 @@ class DayRun:
             with self.folder.locked("okralong serve"):
                 begin(self.folder, self.prepared)
                 self.folder.remove(MANIFEST)  # its presence means complete
-                start = RunStart(
-                    self.prepared, self.folder.path, 1, replies_from=self.prepared.replies_from, budget=self.budget
-                )
-                with self._host.open_here(start, _Quiet()) as opened:
+                replies_from = self.prepared.replies_from
+                start = RunStart(self.prepared, self.folder.path, 1, replies_from=replies_from, budget=self.budget)
+                with ExitStack() as held:
+                    telemetry = held.enter_context(started(self.prepared.config.telemetry, self.folder.path, "serve"))
+                    opening = self._host.open_here(replace(start, telemetry=telemetry), _Quiet())
+                    opened = held.enter_context(opening)
                     totals = opened.execute(self._serve(opened))
                 told = sums(totals) | bill_sums(self.folder)
                 written = manifest(self.prepared, opened.facts, time.monotonic() - started_at, told)

@@ -45,7 +45,7 @@ def serve(
     archive: Archive,
     *,
     night: Night = None,
-    config: ServedConfigFile = "answer.yaml",
+    config: ServedConfigFile = "serve.yaml",
     budget_usd: Budget = None,
     folder: DaysFolder = None,
     tokens: Annotated[
@@ -84,7 +84,7 @@ def mcp(
     archive: Archive,
     *,
     night: Night = None,
-    config: ServedConfigFile = "answer.yaml",
+    config: ServedConfigFile = "serve.yaml",
     budget_usd: Budget = None,
     folder: DaysFolder = None,
 ) -> None:
