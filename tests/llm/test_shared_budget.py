@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from okralong.pipelines.core.storage import Folder
@@ -29,6 +29,7 @@ def budget(cap: float = 1.0, caps: dict[str, float | None] = CAPS) -> SharedBudg
     return SharedBudget(cap, caps.get, caller_of)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a machine that is busy
 @given(st.lists(STEPS, max_size=40))
 def test_no_spender_passes_its_cap_and_all_together_not_theirs(steps: list[Step]) -> None:
     shared = budget()
