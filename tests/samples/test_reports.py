@@ -111,7 +111,7 @@ def test_distractors_exist(default: Sample) -> None:
     for report, document in zip(default.reports, default.documents, strict=True):
         company, text = report.company, document.text
         for metric in company.disclosed:  # last year's figure stands beside this year's
-            assert metric.show(company.figures[metric.key, report.year - 1]) in text
+            assert company.words.show(metric, company.figures[metric.key, report.year - 1]) in text
         assert all(text.count(person.name) >= 3 for person in company.officers)
         assert all(text.count(product.name) >= 3 for product in company.products)
         assert any(name in text for name in names - {company.name})
