@@ -2,11 +2,11 @@
 
     python -m benchmarks.local_samples WORK [--reports 4] [--questions 60] [--words 6000] [--out FILE]
 
-The reports have the first reserved seed (``RESERVED_SEEDS``), which no training, tuning or test uses. A question is asked
-of its own reports. Recall is the share of the characters of the gold evidence in the first six chunks of 150 tokens, as
-many as the default policy shows for a factoid question. The encoder and the cross-encoder are the shipped ones, which
-were trained on English; "reranked" orders the first 30 chunks of both retrievers by the cross-encoder alone, where the
-default policy mixes both scores.
+The reports have the first reserved seed (``RESERVED_SEEDS``), which no training, tuning or test uses. A question is
+asked of its own reports. Recall is the share of the characters of the gold evidence in the first six chunks of 150
+tokens, as many as the default policy shows for a factoid question. The encoder and the cross-encoder are the shipped
+ones, which were trained on English; "reranked" orders the first 30 chunks of both retrievers by the cross-encoder
+alone, where the default policy mixes both scores.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def recalls(
     """Return the recall of each question by retriever."""
     found: dict[str, list[float]] = {name: [] for name in (*RETRIEVERS, "reranked")}
     for question in questions:
-        gold = gold_spans(question.evidence)
+        gold = gold_spans(question)
         vector = encoder.encode([question.question])[0]
         languages = archive.languages_of(question.doc_ids)
         candidates = await search(

@@ -209,12 +209,13 @@ def sample(
 ) -> None:
     """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
     from okralong.pipelines.core.storage_errors import writing
+    from okralong.pipelines.samples.blocks import words_in
     from okralong.pipelines.samples.questions import generate, write_sample
 
     sample = generate(reports=reports, questions=questions, seed=seed, words=words, language=language)
     with writing(folder):
         write_sample(sample, folder)
-    total = sum(len(document.text.split()) for document in sample.documents)
+    total = sum(words_in(document.text) for document in sample.documents)
     Console().print(
         f"{folder}: {counted(len(sample.documents), 'report')} ({total:,} words), "
         f"{counted(len(sample.questions), 'question')} in {folder / 'questions.jsonl'}"

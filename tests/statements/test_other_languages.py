@@ -143,3 +143,13 @@ def test_yes_in_the_language_of_the_answer(language: str, said: str) -> None:
 def test_a_formula_of_german_figures() -> None:
     assert calculate("=(1.234,5 - 1.100,0) / 1.100,0 * 100 %", "de") == "12,23%"
     assert calculate("=1.234 + 5.678 Tausend Euro", "de") == "6.912 Tausend Euro"
+
+
+def test_a_choice_is_found_in_a_text_without_blanks() -> None:
+    assert read_value("choices", "销售额上升了", choices=["上升", "下降"]).value == "上升"
+    assert read_value("choices", "it rose", choices=["rose", "fell"]).value == "rose"
+
+
+def test_what_a_number_counts() -> None:
+    assert read_value("number", "4.711 Mitarbeiter im Werk", Context(language="de")).unit == "Mitarbeiter"
+    assert read_value("number", "员工3,456人", Context(language="zh")).value == "3456"

@@ -215,7 +215,7 @@ def with_value(question: str, wanted: AnswerType, answer: Answer) -> Answer:
     try:
         parts = [answer.answer]
         if wanted.many:
-            parts = [part.strip() for part in re.split(r"[;\n]", answer.answer) if part.strip()]
+            parts = [part.strip() for part in re.split(r"[;\n\uff1b]", answer.answer) if part.strip()]
         said = [(each, "", context_of(question, each, answer.citations, answer.context)) for each in parts]
         return replace(answer, value=typed_value(wanted, said))
     except ValueError as error:

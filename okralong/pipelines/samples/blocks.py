@@ -84,7 +84,11 @@ def word_count(block: Block) -> int:
     if isinstance(block, Table):
         head = len(block.title.split()) + sum(len(column.split()) for column in block.columns)
         return head + sum(len(row.label.split()) + len(row.values) for row in block.rows)
-    text = unmarked(block.text)
+    return words_in(unmarked(block.text))
+
+
+def words_in(text: str) -> int:
+    """Count the words of a text; of Chinese, which has no blanks, two characters count as one."""
     return len(text.split()) + len(_HAN.findall(text)) // _CHARS_PER_WORD
 
 

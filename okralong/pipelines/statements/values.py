@@ -144,7 +144,7 @@ def _read_amount(kind: str, said: str, context: Context) -> TypedValue:
     if kind == "percent" and not one.unit:
         one = replace(one, unit="%")
     number = one.digits * (1 if one.unit == "%" else one.factor)
-    unit = one.unit or ("" if kind == "money" or one.currency else counted(text, one.end))
+    unit = one.unit or ("" if kind == "money" or one.currency else counted(text, one.end, context.language))
     scale = "" if one.unit == "%" else one.scale
     period = _period_of(text, context, place)
     return TypedValue(plain(number), float(number), unit, scale, one.currency, period)
@@ -205,14 +205,21 @@ def _may_be_percent(one: Amount) -> bool:
 _NO_PERCENT: Final = 1000  # project default
 
 
-def counted(text: str, end: int) -> str:
-    """Return the one or two words that a number counts: "employees", "shares"."""
+def counted(text: str, end: int, language: str = "en") -> str:
+    """Return the one or two words that a number counts: "employees", "shares"; in German the noun after it."""
+    if language != "en":
+        noun = _NOUN.match(text, end) if language == "de" else None
+        return noun[1] if noun is not None else ""
     words = []
     for word in re.findall(r"\s*([A-Za-z][A-Za-z-]*|\S)", text[end : end + 60])[:2]:
         if not word[0].isalpha() or word.lower() in NO_COUNT:
             break
         words.append(word)
     return " ".join(words)
+
+
+_NOUN: Final = re.compile(r"\s([A-Z\u00c4\u00d6\u00dc][^\W\d_]+)")
+"""A noun of German, which is capitalized."""
 
 
 def _place(text: str, one: Amount, context: Context) -> int:
@@ -332,12 +339,18 @@ def _choice(said: str, choices: Sequence[str]) -> str:
     for each in choices:
         if _plain(each) == plain:
             return each
-    held = [each for each in choices if _plain(each) and re.search(rf"\b{re.escape(_plain(each))}\b", plain)]
+    held = [each for each in choices if _plain(each) and _names(plain, _plain(each))]
     outer = [each for each in held if not any(_plain(each) in _plain(other) for other in held if other != each)]
     if len(outer) != 1:
         which = f"it names {' and '.join(outer)}" if outer else "it names none of them"
         raise ValueError(f"one of {', '.join(choices)} was asked for, and {which}")
     return outer[0]
+
+
+def _names(text: str, choice: str) -> bool:
+    """Return whether a text has a choice as words; scripts without blanks have no ends of words."""
+    edges = [r"\b" if char < "\u2e80" else "" for char in (choice[0], choice[-1])]
+    return re.search(f"{edges[0]}{re.escape(choice)}{edges[1]}", text) is not None
 
 
 def _plain(text: str) -> str:

@@ -65,7 +65,7 @@ def read_typed(reply: str, wanted: AnswerType, question: str = "") -> list[SaidV
     parsed = parse_answer(reply, question)
     if parsed.unanswerable:
         return []
-    parts = [part.strip() for part in re.split(r"[;\n]", parsed.answer)] if wanted.many else [parsed.answer]
+    parts = [part.strip() for part in re.split(r"[;\n\uff1b]", parsed.answer)] if wanted.many else [parsed.answer]
     if len(parts) > MOST_VALUES:
         raise ReplyError(f"The reply lists {len(parts):,} values, more than {MOST_VALUES}.")
     return [SaidValue(part, evidence=parsed.evidence) for part in parts if part]
