@@ -463,6 +463,8 @@ class GeneratorConfig(EndpointConfig):
         """Return the request field that limits this model's replies."""
         if self.max_tokens_field != "auto":
             return self.max_tokens_field
+        if self.provider == "google":
+            return "max_output_tokens"
         return "max_completion_tokens" if thinks(model) or self.room_for_thought else "max_tokens"
 
     def reply_settings(self, roles: Sequence[str], weights: str = "") -> dict[str, Any]:

@@ -330,7 +330,7 @@ def _usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
     return {
         "prompt_tokens": told["promptTokenCount"],
         "completion_tokens": sum(parts) if right else None,
-        "prompt_tokens_details": {"cached_tokens": told.get("cachedContentTokenCount")},
+        "prompt_tokens_details": {"cached_tokens": told.get("cachedContentTokenCount") or 0},
         "completion_tokens_details": {"reasoning_tokens": parts[1]},
     }
 
