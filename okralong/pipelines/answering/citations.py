@@ -17,6 +17,7 @@ from okralong.pipelines.answering.context import prompt_fits
 from okralong.pipelines.answering.prompt_text import HIDDEN, STAND_INS, Evidence, neutralise
 from okralong.pipelines.answering.support import Sought, best_unit, stems, units
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.languages import has_no_blanks
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Citation, CutShort, Message, NobodyAsked, Passage, Reply, ReplyError
 
@@ -26,7 +27,7 @@ _TELLING = 20  # project default
 It may therefore begin or end inside a word (a reply may be cut short), and may be in another passage than the one
 named."""
 
-_DOUBLE = "\u201c\u201d\u201e\u00ab\u00bb\u201f\u2033"
+_DOUBLE = "\u201c\u201d\u201e\u00ab\u00bb\u201f\u2033\u300c\u300d\u300e\u300f"
 _SINGLE = "\u2018\u2019\u201a`\u00b4\u2032"
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 _ALIKE = (
@@ -144,7 +145,12 @@ class _Searched:
             self._normalised = _normalise(self._text)
         text, origin = self._normalised
         span = _find_words(text, words)
-        return None if span is None else (origin[span[0]], origin[span[1] - 1] + 1)
+        if span is None:
+            return None
+        end = origin[span[1] - 1] + 1
+        while end < len(self._text) and unicodedata.combining(self._text[end]):
+            end += 1
+        return origin[span[0]], end
 
 
 def _valid(evidence: Iterable[Evidence], passages: Sequence[Passage]) -> Iterator[tuple[Evidence, _Shown, Span]]:
@@ -181,20 +187,32 @@ def _find_words(text: str, words: str) -> Span | None:
 
 
 def _inside_word(text: str, place: int) -> bool:
-    return 0 < place < len(text) and text[place - 1].isalnum() and text[place].isalnum()
+    return (
+        0 < place < len(text)
+        and text[place - 1].isalnum()
+        and text[place].isalnum()
+        and not (has_no_blanks(text[place - 1]) or has_no_blanks(text[place]))
+    )
 
 
 def _normalise(text: str) -> tuple[str, list[int]]:
-    """Normalize spacing, quote marks, dashes and case; also return each character's original offset."""
+    """Normalize spacing, quote marks, dashes, case and composition; also return each character's original offset."""
     out: list[str] = []
     origin: list[int] = []
     for index, char in enumerate(text):
         if char.isspace() or HIDDEN.match(char):
-            if out and out[-1] != " ":
+            # Blanks beside Chinese or Japanese characters are layout.
+            if out and out[-1] != " " and not has_no_blanks(out[-1]):
                 out.append(" ")
                 origin.append(index)
             continue
+        if out and unicodedata.combining(char) and len(joined := unicodedata.normalize("NFC", out[-1] + char)) == 1:
+            out[-1] = joined
+            continue
         alike = _ALIKE.get(char) or unicodedata.normalize("NFKC", char).casefold()
+        if out and out[-1] == " " and has_no_blanks(alike[:1]):
+            out.pop()
+            origin.pop()
         for one in alike:
             out.append(one)
             origin.append(index)

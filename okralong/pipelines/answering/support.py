@@ -260,7 +260,10 @@ it."""
 
 LONGEST_UNIT: Final = 400  # project default
 """The most characters of a sentence that is cited as a whole; of a longer one, only a line is cited."""
-_LINE: Final = re.compile(r"\S(?:[^\n]*?\S)??(?=[.!?][\"'\u201d)\]]*\s|\s*(?:\n|\Z))[.!?]?[\"'\u201d)\]]*")
+_LINE: Final = re.compile(
+    r"\S(?:[^\n]*?\S)??(?=[.!?][\"'\u201d)\]]*\s|[\u3002\uff01\uff1f]|\s*(?:\n|\Z))"
+    r"[.!?\u3002\uff01\uff1f]?[\"'\u201d)\]]*"
+)
 """A sentence, or its first line, such as a table's row, whichever ends first."""
 _OF_ANSWER: Final = 3.0  # project default
 """The weight of a word of the answer; a word of the question has the weight 1."""
@@ -269,7 +272,7 @@ _OF_ANSWER: Final = 3.0  # project default
 @lru_cache(maxsize=16)  # the values of a list search the same passages
 def units(text: str) -> tuple[tuple[Span, frozenset[str]], ...]:
     """Return the spans of a text's sentences and table rows, in order, with their stems; a sentence may span lines."""
-    cuts = {0, len(text), *boundaries(text, ())}
+    cuts = {0, len(text), *boundaries(text, (), language_of_text(text))}
     at = 0
     for line in lines_of(text):
         if _ENDS_IN_FIGURES.search(line[-_ROW_END:]):

@@ -44,6 +44,13 @@ LEGAL_FORMS: Final = frozenset(
     ]
 )
 """Words at the end of companies' names that other spellings of the name omit."""
+_UNSPACED_FORMS: Final = re.compile(
+    "株式会社|有限会社|合同会社|주식회사|(?:集团|集團)?(?:股份|控股)?有限(?:责任|責任)?公司|股份公司"
+)
+"""Legal forms of Chinese, Japanese and Korean names, before or after the name."""
+UNSPACED: Final = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
+"""Letters of scripts in which a name stands in a question without blanks around it, or with a particle."""
+_UMLAUTS: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"})
 _CONNECTORS_TEXT: Final = "the of and for a an de"
 CONNECTORS: Final = frozenset(_CONNECTORS_TEXT.split())
 
@@ -52,6 +59,19 @@ def plain(word: str) -> str:
     """Return a word in lower case without accents."""
     folded = unicodedata.normalize("NFKD", word.casefold())
     return "".join(char for char in folded if not unicodedata.combining(char))
+
+
+def unspaced_names(name: str) -> set[str]:
+    """Return a name of Chinese, Japanese or Korean letters without its legal form; an empty set for other names."""
+    if not UNSPACED.search(name):
+        return set()
+    short = plain("".join(PIECE.findall(_UNSPACED_FORMS.sub("", unicodedata.normalize("NFKC", name)))))
+    return {short} if len(short) > 1 else set()
+
+
+def with_umlauts_spelled(name: str) -> str:
+    """Return a name with German umlauts in two letters: "Mueller" for "Müller"."""
+    return unicodedata.normalize("NFC", name).translate(_UMLAUTS)
 
 
 def undotted(text: str) -> str:

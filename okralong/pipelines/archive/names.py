@@ -29,11 +29,14 @@ from okralong.pipelines.archive.name_words import (
     CONNECTORS,
     LEGAL_FORMS,
     PIECE,
+    UNSPACED,
     company_key,
     name_words,
     pieces_of,
     plain,
     undotted,
+    unspaced_names,
+    with_umlauts_spelled,
 )
 from okralong.pipelines.archive.terms import analyze_query
 from okralong.pipelines.statements.periods import dates
@@ -95,6 +98,10 @@ _REPORT_WORDS: Final = frozenset(
     ]
 )
 """Words of titles and file names that say what a document is, not whose."""
+_PERIODS: Final = re.compile(
+    r"[\s_.,()\d-]+|公司|集团|会社|企业|年度?|财务|財務|报告|報告書?|季度|半年|有価証券|決算短信|사업보고서"
+)
+"""Numbers and kinds of reports in Chinese, Japanese and Korean names of files."""
 _PERIOD_PIECE: Final = re.compile(
     r"(?:fy|q[1-4]|h[12]|[1-4]q)?(?:19|20)\d\d(?:q[1-4]|h[12]|fy)?|(?:19|20)\d{6}|fy\d\d|q[1-4]|h[12]|[1-4]q"
     r"|f?10[kq]|8k|20f|40f|6k|\d{1,2}|[kqf]|0*\d{6,}|[\da-f]{24,}"
@@ -325,6 +332,8 @@ class DocumentNames:
         self._words: list[set[str]] = []
         self._tickers: dict[str, set[int]] = defaultdict(set)
         self._initials: dict[str, set[int]] = defaultdict(set)
+        self._unspaced: dict[str, set[int]] = defaultdict(set)
+        """The companies of each name in a script without blanks, which is a part of a longer run in a query."""
         self._holding: dict[str, set[str]] = defaultdict(set)
         """The documents with each stemmed word in a name that is not their company's."""
         for number, doc_ids in enumerate(_companies(called)):
@@ -332,6 +341,8 @@ class DocumentNames:
             self._words.append(set())
             for name in {name for doc_id in doc_ids for name in _names(called[doc_id])}:
                 self._add(number, name)
+            for unspaced in {name for doc_id in doc_ids for name in _unspaced(called[doc_id])}:
+                self._unspaced[unspaced].add(number)
             for ticker in {ticker for doc_id in doc_ids for ticker in called[doc_id].tickers}:
                 self._tickers[ticker].add(number)
             for doc_id in doc_ids:
@@ -402,12 +413,24 @@ class DocumentNames:
                     continue
                 key += pieces[last].plain
                 self._by_name(pieces, (first, last + 1), key, matches)
+        self._within_runs(query, len(pieces), matches)
         for span, companies in list(matches.found.items()):
             for company in [each for each in companies if set(self._documents[each]).isdisjoint(scope)]:
                 del companies[company]
             if not companies:
                 del matches.found[span]
         return matches
+
+    def _within_runs(self, query: str, after: int, matches: _Matches) -> None:
+        """Add the companies with a name in a script without blanks that is part of the query; the longest names win."""
+        if not self._unspaced or not UNSPACED.search(query):
+            return
+        run = plain("".join(PIECE.findall(query)))
+        there = [name for name in self._unspaced if name in run]
+        for number, name in enumerate(there):
+            if not any(name != other and name in other for other in there):
+                # Each name has a span of its own, after the query's words.
+                matches.add((after + number, after + number + 1), self._unspaced[name], _WHOLE_NAME)
 
     def _by_name(self, pieces: Sequence[_Piece], span: tuple[int, int], key: str, matches: _Matches) -> None:
         """Add the companies whose whole name or beginning of the name is ``key``, the joined words of the span."""
@@ -470,7 +493,7 @@ class DocumentNames:
         here_all = set(scope)
         size = len(here_all)
         found: dict[str, float] = {}
-        for term in set(analyze_query(" ".join(_words_of_query(query)))):
+        for term in set(_stems(" ".join(_words_of_query(query)))):
             here = self._holding.get(term, set()) & here_all
             if here and len(here) < size:
                 for doc_id in here:
@@ -552,7 +575,16 @@ def _names(called: Called) -> list[tuple[str, ...]]:
     found += [tuple(pieces_of(name)) for name in called.companies]  # "Pepsi Co" is PEPSICO
     names = [each for part in called.file.split() for each in _file_names(part)] if called.file else []
     names += [_words_of_file(other) for other in called.others] if not called.companies else []
+    found += [name_words(spelled) for name in called.companies if (spelled := with_umlauts_spelled(name)) != name]
     return [words for words in dict.fromkeys([*found, *names]) if len("".join(words)) > 1]
+
+
+def _unspaced(called: Called) -> set[str]:
+    """Return the names of a document's company in scripts without blanks, else words of its file and titles."""
+    if called.companies:
+        return {short for name in called.companies for short in unspaced_names(name)}
+    words = (word for name in (called.file.rpartition("/")[2], *called.others) for word in _PERIODS.split(name))
+    return {short for word in words for short in unspaced_names(word)}
 
 
 def _file_names(path: str) -> list[tuple[str, ...]]:
@@ -580,7 +612,12 @@ def _companies(called: Mapping[str, Called]) -> list[list[str]]:
 def _terms(called: Called, company: set[str]) -> set[str]:
     """Return the stemmed words of a document's names that are neither its company's nor a time or kind of report."""
     words = [word for name in (called.file, *called.others) for word in _words_of_file(name)]
-    return set(analyze_query(" ".join(word for word in words if word not in company)))
+    return set(_stems(" ".join(word for word in words if word not in company)))
+
+
+def _stems(text: str) -> list[str]:
+    """Return the stems of words of names, whose language is unknown; pairs of characters in scripts without blanks."""
+    return analyze_query(text, ("en", "zh") if UNSPACED.search(text) else ("en",))
 
 
 def _query_pieces(query: str) -> list[_Piece]:

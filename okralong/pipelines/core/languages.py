@@ -28,9 +28,6 @@ ur vi zh
 DETECTED: Final = tuple(_DETECTED_TEXT.split())
 """The languages that are told apart, as codes of ISO 639-1. project default"""
 
-NO_BLANKS: Final = frozenset({"ja", "th", "zh"})
-"""Languages written without blanks between words."""
-
 _PIECES: Final = 9
 _PIECE_CHARS: Final = 600
 """A document is judged by this many pieces of this many characters, evenly spaced. project default"""
@@ -47,6 +44,8 @@ _ENGLISH_WORDS_TEXT: Final = """
 who whose what which when where how why did does the were has have had is are between according and from with for by
 """
 _ENGLISH_WORDS: Final = frozenset(_ENGLISH_WORDS_TEXT.split())
+_ENGLISH_BEGINNINGS_TEXT: Final = "who whose what which when where how why did does"
+_ENGLISH_BEGINNINGS: Final = frozenset(_ENGLISH_BEGINNINGS_TEXT.split())
 _FUNCTION_WORDS_TEXT: Final = "the of and is was were by with for from that which are"
 _FUNCTION_WORDS: Final = frozenset(_FUNCTION_WORDS_TEXT.split())
 _ENGLISH_SHARE: Final = 0.08
@@ -79,6 +78,11 @@ def _classifier() -> LanguageIdentifier:
 
 def _probabilities(text: str) -> dict[str, float]:
     return dict(_classifier().rank(_cleaned(text)))
+
+
+def has_no_blanks(char: str) -> bool:
+    """Return whether a character is of a script without blanks between words: Chinese, Japanese or Thai."""
+    return char > "\u0dff" and bool(_HAN.match(char) or _SCRIPTS["ja"].match(char) or _SCRIPTS["th"].match(char))
 
 
 def is_language(code: str) -> bool:
@@ -118,6 +122,8 @@ def question_language(text: str, languages: Collection[str] = ()) -> str:
     words = _WORD.findall(text.lower())
     if not words:
         return UNKNOWN
+    if words[0] in _ENGLISH_BEGINNINGS and not scope - {ENGLISH}:
+        return ENGLISH  # without loading the classifier, which most runs never need
     probabilities = _probabilities(text)
     best = max(probabilities, key=lambda language: probabilities[language])
     english = sum(word in _ENGLISH_WORDS for word in words)

@@ -36,6 +36,7 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "replied_by": 6,
         "way": 7,
         "signals": 7,
+        "language": 8,
     },
     "scores": {
         "judge_seeds": 2,
@@ -348,6 +349,7 @@ ANSWERS: Final = table_schema(
         ("replied_by", pa.string()),
         ("way", pa.string()),
         ("signals", pa.map_(pa.string(), pa.float32())),
+        ("language", pa.string()),
     ],
 )
 """``analysis`` and ``plan`` are JSON (``core/codec.py``). ``seconds`` is wall time by stage, ``context`` the spans in
@@ -364,7 +366,8 @@ cross-encoder or rules that extracted it from a passage. Without an answer it is
 there was none.
 
 ``way`` is how the answer was found (``core.types.Way``), null for methods that do not say. ``signals`` is what the run
-knew about the answer, by the names in ``answering/signals.py``: a confidence model is fitted on them.
+knew about the answer, by the names in ``answering/signals.py``: a confidence model is fitted on them. ``language`` is
+that of the question, a code of ISO 639-1, or "und" if nothing tells it.
 """
 
 JOURNAL: Final = table_schema(
@@ -521,6 +524,7 @@ FLAT_ANSWERS: Final = _described(
         ("seconds", pa.float64(), "from question to answer, waiting included"),
         ("scope", pa.string(), "documents asked, with ; between them; empty for the whole archive"),
         ("asked_id", pa.string(), "id of the question asked of each document, of which this is a cell; else null"),
+        ("language", pa.string(), "language of the question: de, en ...; und where its words do not tell it"),
         ("archive", pa.string(), "the archive"),
         ("archive_version", pa.int64(), "version of the archive over which it was answered"),
         ("night", pa.string(), "the night that it comes from; null outside okralong nightly"),

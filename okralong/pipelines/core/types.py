@@ -302,7 +302,8 @@ class Question:
 
     ``answers``, ``evidence`` and ``type`` are gold values for evaluation; strategies never use them. ``carried`` holds
     columns of the question's row that are copied to the answer's row. ``answer_type`` is "" for text, otherwise a kind
-    as in ``answering/answer_types.py``: "money", "list of date", a JSON schema.
+    as in ``answering/answer_types.py``: "money", "list of date", a JSON schema. ``language`` is a code of ISO 639-1, ""
+    until the run that asks it detects the language.
     """
 
     query_id: str
@@ -316,6 +317,7 @@ class Question:
     answer_type: str = ""
     for_each: tuple[str, ...] = ()
     asked_id: str = ""
+    language: str = ""
 
 
 @dataclass(frozen=True, slots=True)

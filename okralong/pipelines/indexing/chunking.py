@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise, tee
 from typing import Final, Literal
 
-from okralong.pipelines.core.sentences import SHORT_LINE_CHARS, boundaries, lines_of
+from okralong.pipelines.core.sentences import SHORT_LINE_CHARS, boundaries, is_short, lines_of
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Chunk, Document, TableSpan
 
@@ -35,7 +35,7 @@ project default"""
 CHUNKER: Final = 2
 """Version of the rules for splitting at sentences, part of the names of chunk tables; increment it when they change, so
 that archives are chunked again. Names of the first version, which separated headings from their text, have no
-number."""
+number. Rules that other languages than English got later did not increment it: new documents are split by them."""
 
 
 def cut_name(at: Boundaries) -> str:
@@ -211,7 +211,9 @@ Boundaries = Literal["sentences", "words"]
 _PIECE_BYTES: Final = 16
 """Size of the pieces of an overlong word; they always fit, because a token has at least one byte."""
 
-_WORD: Final = re.compile(r"\S+\s*|\s+")
+_CLAUSE_MARKS: Final = "\u3001\uff0c\uff1b\uff1a"
+_WORD: Final = re.compile(rf"[^\s{_CLAUSE_MARKS}]+[{_CLAUSE_MARKS}]*\s*|[{_CLAUSE_MARKS}]+\s*|\s+")
+"""A word with the blanks after it; in Chinese and Japanese, a clause."""
 _SPACED_WORD: Final = re.compile(r"\s*\S+|\s+")
 """A word with the blanks before it: o200k joins both in one token, so the costs add up exactly."""
 _JOINER: Final = "\u200d"
@@ -240,7 +242,7 @@ def fitting_units(doc: Document, granularity: int, at: Boundaries) -> Iterator[U
         return
     marked, told = tee(_headings(doc))
     begins = next(told, None)
-    for unit in _units(doc.text, 0, _around(boundaries(doc.text, doc.table_spans), marked)):
+    for unit in _units(doc.text, 0, _around(boundaries(doc.text, doc.table_spans, doc.language), marked)):
         while begins is not None and begins[0] < unit.start:
             begins = next(told, None)
         if begins is not None and begins[0] == unit.start:
@@ -312,6 +314,7 @@ MOST_IN_A_ROW: Final = 3
 MOST_REPEATS: Final = 5
 """A line repeated more often is the head of a page or form, not a heading. # project default"""
 _NO_END: Final = ".!,;\u3002\uff01\uff0c\uff1b\u2026"
+_UNCASED: Final = re.compile("[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _LINE_END: Final = re.compile(r"\n(?:[^\S\n]*\n)*+")
 _SLOTS: Final = 1 << 16
 Span = tuple[int, int]
@@ -361,7 +364,7 @@ def _short_lines(text: str) -> Iterator[tuple[int, str]]:
         if (
             blank
             and 0 < len(words) <= SHORT_LINE_CHARS
-            and (words[0].isupper() or words[0].isdigit())
+            and (words[0].isupper() or words[0].isdigit() or (_UNCASED.match(words) and is_short(words)))
             and words[-1] not in _NO_END
             and any(map(str.isalpha, words))
         ):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
@@ -16,6 +17,8 @@ from okralong.pipelines.indexing.formats.ocr import ocr_is_installed
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.config import AUTO, NONE
 
+_E5: Final = re.compile(r"(?:^|/)(?:multilingual-)?e5-(?:small|base|large)(?:-v2)?$")
+
 
 class EmbeddingConfig(Settings):
     """How chunks are embedded.
@@ -24,7 +27,7 @@ class EmbeddingConfig(Settings):
     ``max_seq_length`` tokens of the encoder, ``actors`` the number of parallel encoders. ``gpus_per_actor`` "auto" is
     one if the cluster has a GPU, otherwise none. ``dtype`` is that of the stored vectors; ``precision`` int8 runs on
     CPUs only. ``query_prefix`` and ``passage_prefix`` precede the text, as E5 or BGE expect; null means the model's own
-    configuration, usually nothing.
+    configuration, usually nothing, and for E5 models those of their training.
 
     ``of`` selects the chunks with vectors: those of the "smallest" size, which represent larger ones, those of "each"
     size, or "none" for an archive with BM25 only. Versions of an archive without this setting have all vectors.
@@ -40,6 +43,15 @@ class EmbeddingConfig(Settings):
     dtype: Literal["float32", "float16"] = "float32"
     query_prefix: str | None = None
     passage_prefix: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _prefixes_of_e5(cls, given: Any) -> Any:
+        """Fill in the prefixes that E5 was trained with; its configuration on the hub lacks them."""
+        if isinstance(given, Mapping) and _E5.search(str(given.get("model", "")).rstrip("/")):
+            prefixes = {"query_prefix": "query: ", "passage_prefix": "passage: "}
+            return {**given, **{key: value for key, value in prefixes.items() if given.get(key) is None}}
+        return given
 
     @field_validator("gpus_per_actor")
     @classmethod

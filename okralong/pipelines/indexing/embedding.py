@@ -17,7 +17,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.weights import INT8, quantize, settle
+from okralong.pipelines.models.weights import INT8, quantize, settle, usable_positions
 
 Vectors = npt.NDArray[np.float32]
 
@@ -91,8 +91,7 @@ class SentenceEmbedder:
         if quantized:
             quantize(self._model)
         first_module: Any = self._model[0]
-        positions = getattr(first_module.auto_model.config, "max_position_embeddings", max_seq_length)
-        self.limit = min(max_seq_length, int(positions))
+        self.limit = min(max_seq_length, usable_positions(first_module.auto_model.config, max_seq_length))
         self._model.max_seq_length = self.limit
         self.dimension = int(self._model.get_embedding_dimension() or 0)
         self._query_prefix = self._own_prompt("query") if query_prefix is None else query_prefix

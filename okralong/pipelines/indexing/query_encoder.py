@@ -19,7 +19,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import EmbeddingConfig
-from okralong.pipelines.models.weights import available_cores, resolve_embedding_model, settle
+from okralong.pipelines.models.weights import available_cores, resolve_embedding_model, settle, usable_positions
 
 Vectors = npt.NDArray[np.float32]
 
@@ -91,7 +91,7 @@ class PlainEncoder:
         device, dtype = settle("auto", wanted.query_precision, available_cores())
         model = AutoModel.from_pretrained(folder, dtype=dtype, use_safetensors=True).to(device).eval()
         tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        positions = int(getattr(model.config, "max_position_embeddings", wanted.max_seq_length))
+        positions = usable_positions(model.config, wanted.max_seq_length)
         prompts = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
         prefix = prompts.get("query") or "" if wanted.query_prefix is None else wanted.query_prefix
         return cls(model, tokenizer, device, min(wanted.max_seq_length, positions), prefix)

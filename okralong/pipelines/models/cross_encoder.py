@@ -20,7 +20,14 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError, Reading
-from okralong.pipelines.models.weights import CROSS_ENCODER, INT8, quantize, resolve_embedding_model, settle
+from okralong.pipelines.models.weights import (
+    CROSS_ENCODER,
+    INT8,
+    quantize,
+    resolve_embedding_model,
+    settle,
+    usable_positions,
+)
 
 WEIGHTS: Final = "cross_encoder.safetensors"
 
@@ -245,10 +252,7 @@ class CrossEncoder:
                 f"The model {name!r} has {config.num_labels} outputs, but a reranker has one: the relevance of a "
                 "passage. Give a sentence-transformers cross-encoder with num_labels 1."
             )
-        # RoBERTa numbers positions from the padding id on, so two of its positions are unusable.
-        positions = int(getattr(config, "max_position_embeddings", 512))
-        usable = positions - (2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0)
-        longest = min(usable, int(tokenizer.model_max_length), 1024)
+        longest = min(usable_positions(config, 512), int(tokenizer.model_max_length), 1024)
         return cls(f"cross-encoder:{Path(name).name}", model.to(target).eval(), tokenizer, longest, None)
 
     @property

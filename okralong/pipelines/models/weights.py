@@ -61,6 +61,13 @@ class ResolvedModel:
     sha256: str | None
 
 
+def usable_positions(config: Any, otherwise: int) -> int:
+    """Return the most tokens that a transformer with this configuration reads; ``otherwise`` if it does not say."""
+    positions = int(getattr(config, "max_position_embeddings", otherwise))
+    # RoBERTa numbers positions from the padding id on, so two of its positions are unusable.
+    return positions - (2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0)
+
+
 def resolve_embedding_model(name: str) -> ResolvedModel:
     """Resolve a config's dense model: "embedded", a local folder, or a hub name, which is passed through.
 

@@ -206,6 +206,7 @@ def _answer(
         "seconds": seconds.get("total"),
         "scope": "; ".join(row["doc_ids"] or ()),
         "asked_id": row["asked_id"],
+        "language": row["language"],
         "archive": place.place,
         "archive_version": known["archive_version"],
         "night": known["night"],

@@ -16,6 +16,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import VersionDiff, diff_versions, read_version
 from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.languages import question_language
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import NOT_READ, ArchiveError, ConfigError, InputError, Question, QuestionError
 from okralong.pipelines.core.wording import counted
@@ -263,7 +264,7 @@ def _admitted(
             if question.for_each:
                 columns.append((question, doc_ids))
             else:
-                scoped.append(Scoped(question, doc_ids))
+                scoped.append(Scoped(_in_language(question, archive, doc_ids), doc_ids))
     if matrix is not None and not columns:
         raise InputError(f"The matrix has no cells, so nothing was asked. The first reason: {unscoped[0][1]}")
     single = {each.question.query_id for each in scoped} | {question.query_id for question, _ in unscoped}
@@ -274,7 +275,7 @@ def _admitted(
             twice.setdefault(cell.asked_id, cell.query_id)
             continue
         seen[cell.query_id] = cell.asked_id
-        scoped.append(Scoped(cell, cell.doc_ids))
+        scoped.append(Scoped(_in_language(cell, archive, cell.doc_ids), cell.doc_ids))
     bad += [
         BadQuestion(
             asked_id,
@@ -285,6 +286,11 @@ def _admitted(
     ]
     order = dict.fromkeys([each.query_id for each in asked if each.query_id in single] + [*seen])
     return scoped, unscoped, bad, tuple(order)
+
+
+def _in_language(question: Question, archive: Archive, doc_ids: tuple[str, ...]) -> Question:
+    language = question.language or question_language(question.question, archive.languages_of(doc_ids))
+    return replace(question, language=language)
 
 
 # Find the questions that must be asked again after the archive has changed.

@@ -38,7 +38,7 @@ Questions: TypeAlias = str | Path | Iterable[str | Mapping[str, Any] | Question]
 STDIN: Final = "-"
 COLUMNS: Final = (
     *("query_id", "question", "doc_ids", "for_each", "where"),
-    *("answer_type", "choices", "answers", "evidence", "type"),
+    *("answer_type", "choices", "language", "answers", "evidence", "type"),
 )
 DELIMITERS: Final = (",", ";", "\t", "|")
 SHEET: Final = "questions"

@@ -10,6 +10,7 @@ keys) are:
 - ``for_each``: like ``doc_ids``, but the question is asked about each document separately. ``doc_ids: each`` does so
   for every document of the archive.
 - ``answer_type``, ``choices``: the kind of answer wanted; text by default.
+- ``language``: the language of the question, such as "de"; detected by default.
 - ``answers``, ``evidence``, ``type``: gold labels, used for evaluation.
 
 Any other column must be listed in ``carry``; otherwise a misspelled ``doc_ids`` would be ignored, and the question be
@@ -27,6 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from okralong.pipelines.answering.answer_types import names_schema_file, read_answer_type
+from okralong.pipelines.core.languages import language_code
 from okralong.pipelines.core.types import InputError, Question, QuestionError
 from okralong.pipelines.run.matrix import EACH, EVERY
 from okralong.pipelines.run.question_sources import (
@@ -123,7 +125,7 @@ def question_row(question: Question) -> dict[str, Any]:
     row: dict[str, Any] = asdict(question)
     carried = row.pop("carried")
     del row["asked_id"]
-    for name in ("where", "for_each", "answer_type"):
+    for name in ("where", "for_each", "answer_type", "language"):
         if not row[name]:
             del row[name]
     row |= carried
@@ -218,8 +220,20 @@ def _question(row: _Row, number: int, carry: Sequence[str], folder: str) -> Ques
         answers=_strings(cells.get("answers"), None),
         evidence=_strings(cells.get("evidence"), None),
         type=cell_text(cells.get("type")),
+        language=_language(place, cell_text(cells.get("language")), is_carried="language" in carry),
         carried={column: cell_text(cells.get(column)) for column in carry},
     )
+
+
+def _language(place: str, value: str, *, is_carried: bool) -> str:
+    """Return the language code of a row, "" to detect it. Raises QuestionError unless the column is only carried."""
+    code = language_code(value)
+    if value.strip() and not code and not is_carried:
+        raise QuestionError(
+            f"{place} has the language {value!r}, which is no code of ISO 639. Write a code such as de, fr or zh, or "
+            "leave the cell empty to have the language detected."
+        )
+    return code
 
 
 def _scope(place: str, cells: Mapping[Any, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -51,6 +51,7 @@ def answer_row(
         "asked_id": question.asked_id or None,
         "way": answer.way or None,
         "signals": sorted(answer.signals.items()) or None,
+        "language": question.language or None,
         **({"replied_by": models_named(answer.replied_by)} if any(answer.replied_by) else {}),
     }
 
