@@ -33,7 +33,7 @@ from okralong.pipelines.answering.prompts import demonstrations, with_demonstrat
 from okralong.pipelines.answering.tools import ESCALATED, Branch
 from okralong.pipelines.archive.search import search, stored_compressed, stored_vectors
 from okralong.pipelines.core.codec import decode, encode
-from okralong.pipelines.core.languages import ENGLISH
+from okralong.pipelines.core.languages import ENGLISH, UNKNOWN
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.telemetry import QuestionTrace
@@ -229,7 +229,8 @@ class QuestionTools:
     @property
     def language(self) -> str:
         """See ``Tools``."""
-        return language_asked(self.question.question)
+        given = self.question.language
+        return given if given not in ("", UNKNOWN) else language_asked(self.question.question)
 
     @property
     def _is_english(self) -> bool:
