@@ -5,8 +5,8 @@
 
 The packages are of Debian 12: debian-handbook (11.20220922), debian-reference-LANGUAGE (2.100),
 libreoffice-help-LANGUAGE and gimp-help-LANGUAGE, for de, fr, es, ja and zh-cn. Their licences are GPL-2+ and
-CC-BY-SA-3.0, GPL-2+, MPL-2.0 and GFDL-1.2+. Pages that are short or mostly not translated are left out; ``sources.json``
-names the files and hash of each document.
+CC-BY-SA-3.0, GPL-2+, MPL-2.0 and GFDL-1.2+. Pages that are short or mostly not translated are left out, and
+``sources.json`` names the files and hash of each document.
 """
 
 from __future__ import annotations

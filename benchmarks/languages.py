@@ -1,12 +1,12 @@
 """Measure how often BM25, dense vectors and both find the evidence of questions in five languages.
 
-    python -m benchmarks.languages TEXTS --work WORK [--part tune] [--out FILE]
+    python -m benchmarks.languages TEXTS --work WORK [--part tune] [--words] [--out FILE]
 
 ``TEXTS`` has the documents of ``languages.jsonl`` as ``de/NAME.md`` and so on. The questions, their evidence and their
 parts (tune, test) were written before any result. A question is found at k if one of the first k chunks holds at least
 half of the characters of its evidence, at one of the places where it stands. The terms "English" are those of all
 documents and questions before languages were told apart; both use the same chunks and vectors. ``hybrid`` merges BM25
-and the packaged encoder, which was trained on English only, by their ranks.
+and the packaged encoder, which was trained on English only, by their ranks; ``--words`` leaves out vectors.
 
 Each question is asked of the documents of its language, and of all documents of the five languages together.
 """
@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from okralong.lab.datasets.encoder import cached_encoder, index_encoder
+from okralong.lab.datasets.encoder import CachedEncoder, cached_encoder, index_encoder
 from okralong.lab.evidence.bench import ranked
-from okralong.lab.evidence.retrievals import Retrievals
 from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.types import Hit
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
@@ -67,12 +67,12 @@ def read_questions(part: str, texts: Mapping[str, str]) -> list[Asked]:
     return found
 
 
-def index(work: Path, name: str, texts: Mapping[str, str], language: str | None) -> Archive:
-    """Index the texts with the terms of their own languages, or of ``language``."""
+def index(work: Path, name: str, texts: Mapping[str, str], language: str | None, words: bool) -> Archive:
+    """Index the texts with the terms of their own languages, or of ``language``; with ``words`` without vectors."""
     metadata = {} if language is None else {"language": language}
     raw = [RawDocument(doc_id, text, doc_id, metadata=metadata) for doc_id, text in texts.items()]
-    config = IndexConfig(granularities=[SIZE], embedding=EmbeddingConfig(of="each"))
-    return index_here(str(work / name), raw, config, index_encoder(cached_encoder(work)))
+    config = IndexConfig(granularities=[SIZE], embedding=EmbeddingConfig(of="none" if words else "each"))
+    return index_here(str(work / name), raw, config, None if words else index_encoder(cached_encoder(work)))
 
 
 def rank_of(asked: Asked, hits: Iterable[Hit]) -> int | None:
@@ -87,12 +87,19 @@ def rank_of(asked: Asked, hits: Iterable[Hit]) -> int | None:
 
 
 async def ranks(
-    retrievals: Retrievals, asked: Sequence[Asked], retriever: str, scopes: Mapping[str, tuple[str, ...]]
+    archive: Archive,
+    encoder: CachedEncoder,
+    asked: Sequence[Asked],
+    retriever: str,
+    scopes: Mapping[str, tuple[str, ...]],
 ) -> list[int | None]:
     """Return the rank of each question's evidence."""
     found = []
     for each in asked:
-        candidates = await retrievals.find(each.question, scopes[each.language], SIZE, max(CUTS))
+        scope = scopes[each.language]
+        vector = encoder.encode([each.question])[0] if archive.has_vectors else None
+        languages = archive.languages_of(scope)
+        candidates = await search(archive.clients(SIZE), each.question, vector, scope, max(CUTS), languages)
         found.append(rank_of(each, ranked(candidates, RETRIEVERS[retriever])[: max(CUTS)]))
     return found
 
@@ -108,9 +115,13 @@ def table(rows: Sequence[tuple[str, str, str, Sequence[int | None]]]) -> str:
     return "\n".join(head)
 
 
-async def measure(work: Path, texts: Mapping[str, str], asked: Sequence[Asked]) -> str:
+async def measure(work: Path, texts: Mapping[str, str], asked: Sequence[Asked], words: bool) -> str:
     """Return the report of both scopes."""
-    archives = {"English": index(work, "english", texts, ENGLISH), "own": index(work, "own", texts, None)}
+    archives = {
+        "English": index(work, "english", texts, ENGLISH, words),
+        "own": index(work, "own", texts, None, words),
+    }
+    encoder = cached_encoder(work)
     detected = archives["own"].contents()
     told = dict(zip(detected["doc_id"].to_pylist(), detected["language"].to_pylist(), strict=True))
     other = {doc_id: language for doc_id, language in told.items() if language != doc_id.partition("/")[0]}
@@ -124,12 +135,11 @@ async def measure(work: Path, texts: Mapping[str, str], asked: Sequence[Asked]) 
         rows = []
         for language in [*languages, "all"]:
             mine = [each for each in asked if language in (each.language, "all")]
-            for retriever in RETRIEVERS:
+            for retriever in ["BM25"] if words else RETRIEVERS:
                 for terms, archive in archives.items():
                     if retriever == "dense" and terms != "own":
                         continue
-                    retrievals = Retrievals(archive, cached_encoder(work))
-                    found = await ranks(retrievals, mine, retriever, scopes)
+                    found = await ranks(archive, encoder, mine, retriever, scopes)
                     rows.append((language, retriever, "" if retriever == "dense" else terms, found))
         parts += [f"## {title}", table(rows)]
     return "\n\n".join(parts)
@@ -141,13 +151,14 @@ def main() -> None:
     parser.add_argument("texts", type=Path)
     parser.add_argument("--work", type=Path, required=True, help="folder of the archives and vectors")
     parser.add_argument("--part", choices=("tune", "test", "all"), default="test")
+    parser.add_argument("--words", action="store_true", help="BM25 only")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     files = sorted(given.texts.glob("*/*.md"))
     texts = {f"{file.parent.name}/{file.name}": file.read_text(encoding="utf-8") for file in files}
     asked = read_questions(given.part, texts)
     print(f"{len(asked)} questions, {hashlib.sha256(QUESTIONS.read_bytes()).hexdigest()[:12]}", file=sys.stderr)
-    report = asyncio.run(measure(given.work, texts, asked))
+    report = asyncio.run(measure(given.work, texts, asked, given.words))
     if given.out is None:
         print(report)
     else:
