@@ -282,11 +282,12 @@ def test_a_page_of_the_service_s_own_origin_may_fetch_and_others_may_not(
     assert len(served.server.received) == 1
 
 
-def test_a_client_that_leaves_pays_for_no_further_call_and_its_reply_is_kept(served: Served) -> None:
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/json"])
+def test_a_client_that_leaves_pays_for_no_further_call_and_its_reply_is_kept(served: Served, accept: str) -> None:
     served.server.delay_s = 2.0
-    split = "What is the total revenue of each company, and what are its costs?"
+    split = f"What is the total revenue of each company, and what are its costs? ({accept})"
     with pytest.raises(httpx2.ReadTimeout):
-        httpx2.post(f"{served.url}/ask", json={"question": split}, headers=served.headers(), timeout=1.0)
+        httpx2.post(f"{served.url}/ask", json={"question": split}, headers=served.headers(Accept=accept), timeout=1.0)
     time.sleep(4.0)
     sent = len(served.server.received)
     assert sent == 1

@@ -58,7 +58,7 @@ class SharedBudget(Budget):
     @property
     def spenders(self) -> list[str]:
         """The names of those that have spent or reserved something, sorted."""
-        return sorted(name for name in self._by_spender if name)
+        return sorted(filter(None, list(self._by_spender)))  # a copy: another thread may add one
 
     def restore_shares(self, ledger: Iterable[Mapping[str, Any]], *, reopened: bool = True) -> None:
         """Restore what each spender has spent, given rows of a ledger.

@@ -1,0 +1,164 @@
+"""A service in this process, without HTTP and Ray: the runs of its days, its caps, and what a restart finds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from okralong.jobs.day_run import days_folder
+from okralong.jobs.serve import build
+from okralong.jobs.service import Service, ServiceSetup
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.run.rows import BEGUN, table
+from okralong.pipelines.serving.asked import AskRequest, Event, Refused, final
+from okralong.pipelines.serving.config import ServeConfig, ServedConfig
+from okralong.pipelines.serving.tokens import Caller, Tokens
+from tests.conftest import index_plain
+from tests.fakes.openai_server import FakeOpenAI
+from tests.service.conftest import RULES, config_of
+
+pytestmark = pytest.mark.slow
+
+ADA = Caller("local", None, 100, True)
+
+
+@pytest.fixture
+def setup(sample_folder: Path, plain_archive: Path, endpoint_server: FakeOpenAI, tmp_path: Path) -> ServiceSetup:
+    """An archive of its own, under a cap of a dollar, whose versions are looked at before each question."""
+    endpoint_server.reset(RULES, models=["gpt-4o-2024-08-06"])
+    shutil.copytree(plain_archive, tmp_path / "archive")
+    shutil.copytree(sample_folder / "reports", tmp_path / "reports")
+    path = config_of(tmp_path, endpoint_server, budget_usd=1.0, serve={"version_poll_s": 1e-9, "grace_s": 1.0})
+    return ServiceSetup(str(tmp_path / "archive"), load_config(ServedConfig, path), str(tmp_path / "days"))
+
+
+@asynccontextmanager
+async def running(setup: ServiceSetup) -> AsyncIterator[Service]:
+    service = Service(setup, Tokens(None, setup.config.serve))
+    await service.open()
+    try:
+        yield service
+    finally:
+        await service.close()
+
+
+def with_limits(setup: ServiceSetup, **limits: Any) -> ServiceSetup:
+    serve = setup.config.serve.model_copy(update=limits)
+    return replace(setup, config=setup.config.model_copy(update={"serve": serve}))
+
+
+async def ask(service: Service, question: str, key: str = "") -> dict[str, Any]:
+    return await final(service.ask(ADA, AskRequest(question=question), key))
+
+
+async def ask_until_refused(service: Service, first: int) -> Refused:
+    for number in range(first, first + 30):
+        try:
+            await ask(service, f"What is thing {number}?")
+        except Refused as refused:
+            return refused
+    raise AssertionError("thirty questions cost less than the budget")
+
+
+def runs(setup: ServiceSetup) -> list[Path]:
+    return sorted(each for each in Path(setup.folder).iterdir() if each.name.startswith("20"))
+
+
+async def test_a_restart_replays_and_a_newer_version_begins_a_run_under_the_same_cap(
+    setup: ServiceSetup, endpoint_server: FakeOpenAI
+) -> None:
+    async with running(setup) as service:
+        first = await ask(service, "What floods?")
+        assert not first["replayed"]
+    async with running(setup) as service:
+        assert await ask(service, "What floods?") == first | {"replayed": True}
+        assert (await service.cost(ADA))["tokens"]["local"]["spent_usd"] == pytest.approx(first["cost_usd"])
+        assert len(endpoint_server.received) == 1
+        reports = Path(setup.archive).parent / "reports"
+        (reports / "new.txt").write_text("Alder Orchards grows apples. It was founded in 1951 by Ines Calder.")
+        index_plain(Path(setup.archive), reports)
+        second = await ask(service, "What floods?")
+        assert not second["replayed"]
+        assert [run.name[10:] for run in runs(setup)] == ["", ".2"]
+        cost = await service.cost(ADA)
+        assert cost["tokens"]["local"]["spent_usd"] == pytest.approx(first["cost_usd"] + second["cost_usd"])
+        assert cost["service"]["daily_usd"] == pytest.approx(1.0 - first["cost_usd"])
+        found = await service.search(AskRequest(question="Who founded the orchards?", doc_ids=["new"]), 1)
+        assert found[0]["document"] == "new"
+    for run in runs(setup):
+        manifest = Folder.of(run).read_manifest()
+        assert manifest is not None
+        assert manifest["questions"] == 1
+        assert manifest["totals"]["settled_usd"] > 0
+
+
+async def test_the_cap_of_all_holds_over_the_runs_of_a_day(setup: ServiceSetup, endpoint_server: FakeOpenAI) -> None:
+    small = replace(setup, config=setup.config.model_copy(update={"budget_usd": 0.03}))
+    async with running(small) as service:
+        assert (await ask_until_refused(service, 0)).status == 402
+    async with running(small) as service:  # the next process knows what was spent
+        assert "budget" in str(await ask_until_refused(service, 30))
+    assert endpoint_server.bill_usd <= 0.03
+
+
+async def test_an_answer_that_takes_too_long_is_abandoned_and_its_reply_kept(
+    setup: ServiceSetup, endpoint_server: FakeOpenAI
+) -> None:
+    async with running(with_limits(setup, timeout_s=0.3)) as service:
+        endpoint_server.delay_s = 1.0
+        with pytest.raises(Refused, match="no answer after") as refused:
+            await ask(service, "What floods?")
+        assert refused.value.status == 504
+        endpoint_server.delay_s = 0.0
+        answer = await ask(service, "What floods?")  # waits for the abandoned one to end, then replays its reply
+        assert answer["status"] == "answered"
+    assert len(endpoint_server.received) == 1
+    assert [row["status"] for row in table(Folder.of(runs(setup)[0]), "ledger")] == ["ok"]
+
+
+async def test_an_endpoint_that_is_gone_leaves_search_and_a_503(
+    setup: ServiceSetup, endpoint_server: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint_server.key = "another"
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-nobody-0123456789")
+    async with running(setup) as service:
+        assert (await service.facts())["status"] == "no generator"
+        with pytest.raises(Refused) as refused:
+            await ask(service, "What floods?")
+        assert refused.value.status == 503
+        assert "sk-of-nobody-0123456789" not in str(refused.value)
+        assert await service.search(AskRequest(question="floods"), 1)
+        endpoint_server.key = None
+        assert (await ask(service, "What floods?"))["status"] == "answered"
+
+
+async def test_events_come_in_order_for_everybody_who_waits(setup: ServiceSetup) -> None:
+    async with running(setup) as service:
+        told: list[Event] = [event async for event in service.ask(ADA, AskRequest(question="What floods?"))]
+    names = [event.name for event in told]
+    assert names.index("plan") < names.index("answer") == len(names) - 1
+    assert "sources" in names
+
+
+def test_the_folder_of_a_day_is_that_of_its_set_up(tmp_path: Path) -> None:
+    base = Folder.of(tmp_path)
+    assert days_folder(base, "2026-11-28", "a")[0].path.endswith("/2026-11-28")
+    for name, fingerprint in (("2026-11-28", "a"), ("2026-11-28.2", "b")):
+        base.at(name).create()
+        base.at(name).write_bytes(BEGUN, f'{{"fingerprint": "{fingerprint}"}}'.encode())
+    for fingerprint, name, others in (("a", "", [".2"]), ("b", ".2", [""]), ("c", ".3", ["", ".2"])):
+        found, rest = days_folder(base, "2026-11-28", fingerprint)
+        assert found.path.endswith(f"/2026-11-28{name}")
+        assert [each.path[-len("2026-11-28.2") :].partition("2026-11-28")[2] for each in rest] == others
+
+
+def test_the_application_has_its_routes(setup: ServiceSetup) -> None:
+    assert callable(build(setup))
+    assert ServeConfig() == setup.config.serve.model_copy(update={"version_poll_s": 60.0, "grace_s": 20.0})
