@@ -41,12 +41,32 @@ def test_resources_choose_nodes() -> None:
     assert not Place(resources={"embed_slot": 1.0}).takes(*CPU)
 
 
+def test_a_fallback_takes_nodes_that_the_first_choice_does_not() -> None:
+    spot = {"okralong.io/group": "spot"}
+    place = Place(labels=spot, fallback=[{"okralong.io/group": "cpu"}])
+    assert (place.takes(*GPU), place.takes(*CPU)) == (False, True)
+    assert not Place(labels=spot).takes(*CPU)
+    wanted = {"label_selector": spot, "fallback_strategy": [{"label_selector": {"okralong.io/group": "cpu"}}]}
+    assert place.options() == wanted
+
+
+def test_ray_runs_a_task_on_the_fallback(ray_cluster: None) -> None:
+    import ray
+
+    here = ray.get_runtime_context().get_node_id()
+    place = Place(labels={"okralong.io/group": "spot"}, fallback=[{"ray.io/node-id": here}])
+    task: Any = ray.remote(lambda: 7)
+    assert ray.get(task.options(num_cpus=0, **place.options()).remote(), timeout=60) == 7
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"labels": {"a": "gpu or cpu"}}, "is not a selector"),
         ({"labels": {"a": "in()"}}, "is not a selector"),
         ({"labels": {"a b": "gpu"}}, "is not a label name"),
+        ({"labels": {"a": "b"}, "fallback": [{"a": "b or c"}]}, "is not a selector"),
+        ({"labels": {"a": "b"}, "fallback": [{}]}, "must have labels"),
         ({"resources": {"GPU": 1.0}}, "gpus_per_replica"),
         ({"resources": {"slot": 0.0}}, "more than 0"),
     ],

@@ -202,11 +202,20 @@ class Place(Settings):
     """The nodes for one part; empty means any.
 
     ``labels`` are label selectors that a node must all meet (a value, ``!value``, ``in(a,b)`` or ``!in(a,b)``);
-    ``resources`` are custom resources that each process takes from its node.
+    ``fallback`` has further such selectors, tried in order while no node that meets the former is free; ``resources``
+    are custom resources that each process takes from its node.
     """
 
     labels: dict[str, str] = Field(default_factory=dict)
+    fallback: list[dict[str, str]] = Field(default_factory=list)
     resources: dict[str, float] = Field(default_factory=dict)
+
+    @field_validator("fallback")
+    @classmethod
+    def _each(cls, value: list[dict[str, str]]) -> list[dict[str, str]]:
+        if not all(value):
+            raise ValueError("each entry must have labels")
+        return [cls._selectors(labels) for labels in value]
 
     @field_validator("labels")
     @classmethod
@@ -230,12 +239,19 @@ class Place(Settings):
 
     def options(self) -> dict[str, Any]:
         """Return Ray's options for an actor or task of this part."""
-        found: dict[str, Any] = {"label_selector": dict(self.labels), "resources": dict(self.resources)}
+        found: dict[str, Any] = {
+            "label_selector": dict(self.labels),
+            "fallback_strategy": [{"label_selector": dict(labels)} for labels in self.fallback],
+            "resources": dict(self.resources),
+        }
         return {name: value for name, value in found.items() if value}
 
     def takes(self, labels: Mapping[str, str], resources: Mapping[str, float]) -> bool:
         """Return whether a node with these labels and total resources can hold one process of the part."""
-        fits = all(_meets(labels.get(key), selector) for key, selector in self.labels.items())
+        fits = any(
+            all(_meets(labels.get(key), selector) for key, selector in wanted.items())
+            for wanted in (self.labels, *self.fallback)
+        )
         return fits and all(resources.get(name, 0.0) >= amount for name, amount in self.resources.items())
 
 
