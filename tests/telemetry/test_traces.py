@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from okralong.pipelines.core.spans import TelemetryConfig
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.telemetry import Phases, TelemetrySetup, started
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI, Trouble
@@ -186,14 +188,14 @@ def test_a_collector_that_does_not_answer_stops_and_slows_no_run(
 ) -> None:
     with otlp_collector(hangs=True) as collector:
         url = collector.url if collecting == "hangs" else "http://127.0.0.1:9"
-        started = time.monotonic()
+        begun = time.monotonic()
         telemetry = {"endpoint": url, "timeout_s": 1.0}
         given = {"policy": PAPER, "telemetry": telemetry, **endpoint(reader)}
         done = answer(plain_archive, questions, tmp_path / "run", **given)
         assert done.statuses == {"answered": ASKED}
         answered = max(row["finished_at"] for row in table(Folder.of(str(tmp_path / "run")), "answers"))
         assert time.time() - answered.timestamp() < 12, "the collector is waited for no longer than CLOSE_S"
-        assert time.monotonic() - started < 60
+        assert time.monotonic() - begun < 60
 
 
 def test_nothing_is_imported_while_telemetry_is_off() -> None:
@@ -221,3 +223,42 @@ def test_an_unusable_config_is_refused_before_anything_is_spent(
     assert reader.received == []
     with pytest.raises(ConfigError, match="credentials"):
         TelemetryConfig(endpoint="https://name:secret@collector.example")
+
+
+def test_the_jobs_of_a_night_are_one_trace_over_one_connection(collector: OtlpCollector) -> None:
+    config = TelemetryConfig(endpoint=collector.url)
+    with started(config, "nightly", "okralong night", {"okralong.night": "2026-11-28"}) as night:
+        assert night is not None
+        with night.phase("index"), started(config, "archive", "okralong index") as index:
+            assert index is not None
+            phases = Phases(index)
+            for stage in ("list", "read", "read", "build"):
+                phases.begin(stage)
+                phases.note(files=3)
+            phases.end()
+        with night.phase("answer"), suppress(KeyError), started(config, "run", "okralong answer", None, (KeyError,)):
+            raise KeyError
+    named = {span.name: span for span in collector.spans}
+    assert [span.name for span in collector.spans if not span.parent] == ["okralong night"]
+    above = {
+        span.name: next((one.name for one in collector.spans if one.id == span.parent), "") for span in named.values()
+    }
+    assert above == {
+        "okralong night": "",
+        "index": "okralong night",
+        "okralong index": "index",
+        "list": "okralong index",
+        "read": "okralong index",
+        "build": "okralong index",
+        "answer": "okralong night",
+    }, "a job that has not begun has no span"
+    assert len({span.trace for span in collector.spans}) == len({span.instance for span in collector.spans}) == 1
+    assert named["read"].attributes["okralong.files"] == 3
+    assert named["okralong night"].attributes["okralong.night"] == "2026-11-28"
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    monkeypatch.delitem(sys.modules, "okralong.pipelines.core.otlp", raising=False)
+    with pytest.raises(ConfigError, match=r"okralong\[otel\]"):
+        TelemetrySetup(TelemetryConfig(endpoint="http://127.0.0.1:9"), "run").open()
