@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.answering.answer_types import AnswerType
+from okralong.pipelines.answering.languages import language_of_passages, language_of_text
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer, read_split, split_prompt, step_prompt
-from okralong.pipelines.core.types import Passage
+from okralong.pipelines.core.types import Citation, Passage
 from tests.fakes.tools import analysis, paper_policy
 
 PASSAGE = Passage("bericht", 0, 60, "Der Auftragsbestand betrug Ende 2023 1.234,5 Mio. €.", 20, 1.0)
@@ -48,3 +49,15 @@ def test_a_question_that_was_not_analyzed_gets_a_general_plan_which_says_why() -
     assert plan.reasons[0].startswith("the analyzer knows English, and the question is in German")
     split = organize(analysis("multi-source"), policy, precise=False, language="de")
     assert split.workflow == "split", "the generator's analysis is followed in every language"
+
+
+def test_a_passage_is_in_another_language_only_if_its_words_say_so() -> None:
+    german = (
+        "Tabelle: Gewinn- und Verlustrechnung (in Tausend Euro)\n|2022|2021\nVertrieb und Verwaltung|-78.793|-66.747"
+    )
+    assert language_of_text(german) == "de"
+    assert language_of_text("Table: Revenue (in thousands)\n|2022|2021\nOperating segments|78.793|66.747") == "en"
+    assert language_of_text("|2022|2021\n|78.793|66.747") == "en"
+    passages = [Passage("b", 0, len(german), german, 9, 1.0), Passage("e", 0, 20, "Revenue rose in 2022", 9, 1.0)]
+    cited = [Citation("b", 0, 7, "Tabelle")]
+    assert language_of_passages(passages, cited) == "de"

@@ -6,6 +6,7 @@ asked, and prompts request the answer in the question's language.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
@@ -21,9 +22,22 @@ _KEPT: Final = 4096  # project default
 
 @lru_cache(maxsize=_KEPT)
 def language_of_text(text: str) -> str:
-    """Return the language of a passage's text; English if nothing tells it."""
+    """Return the language of a passage's text; English if nothing tells it.
+
+    Text without a foreign letter or a common word of another language is English without asking the classifier, which
+    takes time to load and which runs over English never need.
+    """
+    if _FOREIGN.search(text) is None:
+        return ENGLISH
     found = detect(text)
     return ENGLISH if found == UNKNOWN else found
+
+
+_FOREIGN: Final = re.compile(
+    r"[\u00c0-\u024f\u0370-\u1fff\u2e80-\ud7ff\uf900-\ufaff]"
+    r"|\b(?:der|die|das|und|von|le|les|des|et|el|los|las|del|il|di|della|het|een|van|voor|och|og|do|da|em)\b"
+)
+"""A letter that English lacks, or a common word of a language that can do without such letters."""
 
 
 def language_of_passages(passages: Iterable[Passage], citations: Sequence[Citation] = ()) -> str:
