@@ -15,8 +15,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from okralong.pipelines.core.types import CallFailed, CutShort, EndpointError, Message, OverBudget, ReplyError, Usage
-from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.core.types import (
+    CallFailed,
+    ConfigError,
+    CutShort,
+    EndpointError,
+    Message,
+    OverBudget,
+    ReplyError,
+    Usage,
+)
+from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from okralong.pipelines.llm.endpoint import check_endpoint, open_provider
 from okralong.pipelines.llm.prices import LongRates, PriceTable
 from okralong.pipelines.llm.providers.fields import RequestFields
@@ -227,6 +236,25 @@ def test_a_killed_run_pays_twice_at_most_for_calls_in_flight(tmp_path: Path, ser
     assert settled - 1e-12 <= float(server.bill_usd) <= settled + sum(row["cost_usd"] for row in unknown) + 1e-12
     assert len(server.received("chat")) <= 12 + len(unknown)
     assert len(rows(tmp_path, "answers")) == 12
+
+
+async def test_gemini_stands_in_for_another_provider_that_is_down(tmp_path: Path, server: EndpointProcess) -> None:
+    spare = EndpointConfig(provider="google", base_url=server.google_url, model=MODEL, price=PRICE)
+    first = {"provider": "openai", "model": "gpt-4o", "base_url": "http://127.0.0.1:9/v1"}
+    async with client_over(tmp_path, google_config(**first, endpoints=[spare])) as (client, _):
+        for query_id in ("a", "b"):
+            await client.complete(query_id, "generate", "generate", ask(query_id))
+    answered = [row["endpoint"] for row in rows(tmp_path, "ledger") if row["status"] == "ok"]
+    assert answered == [server.google_url] * 2
+    agree(tmp_path, server)
+
+
+def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "okralong.pipelines.llm.providers.google", raising=False)
+    monkeypatch.setitem(sys.modules, "google.genai", None)
+    config = google_config("http://127.0.0.1:9")
+    with pytest.raises(ConfigError, match=r"okralong\[google\]"):
+        open_provider(config, config.base_url, KEY)
 
 
 HOSTILE: dict[str, Any] = {

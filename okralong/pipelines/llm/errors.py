@@ -42,7 +42,7 @@ LONGEST_WAIT_S = 300.0  # project default
 SHORTEST_KEY = 12  # project default
 """A key of at least this many characters is a secret; a shorter one is a placeholder."""
 REMOVED = "[key removed]"
-_KEY = re.compile(r"\b(?:(?:sk|pk|rk|xai|key|gsk|nvapi)-|(?:gsk|hf|r8)_)[A-Za-z0-9_*\-]{6,}")
+_KEY = re.compile(r"\b(?:(?:sk|pk|rk|xai|key|gsk|nvapi)-|(?:gsk|hf|r8)_|AIza)[A-Za-z0-9_*\-]{6,}")
 _BEARER = re.compile(r"\b(Bearer|Basic) +[A-Za-z0-9._~+/=*\-]{8,}", re.IGNORECASE)
 
 LIMITS: Final = ("max_tokens", "max_completion_tokens")

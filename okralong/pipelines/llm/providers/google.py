@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, ClassVar, Final, cast
 
+import google.genai as genai  # not "from google", whose failure would not say that the SDK is missing
 import httpx2
 import openai
-from google import genai
 from google.genai import errors, types
 
 from okralong.pipelines.core.tokens import CountTokens
