@@ -185,7 +185,7 @@ async def test_fields_that_a_model_refuses_are_left_out_or_named(tmp_path: Path,
 
 async def test_an_overlong_reply_is_aborted_and_its_thought_is_counted(tmp_path: Path, server: EndpointProcess) -> None:
     model = {"rates": RATES, "thought": 5}
-    server.reset({"models": {MODEL: model}, "replies": {"overlong": 20.0, "piece_s": 0.01}})
+    server.reset({"models": {MODEL: model}, "replies": {"overlong": 20.0, "piece_s": 0.05}})
     config = google_config(server.google_url, max_completion_tokens={"generate": 40})
     async with client_over(tmp_path, config) as (client, _):
         reply = await client.complete("q", "generate", "generate", ask("Hello"))
@@ -194,7 +194,7 @@ async def test_an_overlong_reply_is_aborted_and_its_thought_is_counted(tmp_path:
     assert (row["status"], row["reasoning_tokens"]) == ("ok", 5)
     assert "aborted" in row["error"]
     (entry,) = server.received("chat")
-    assert 0 <= entry["completion_tokens"] - row["completion_tokens"] <= 60, "what was written while the abort arrived"
+    assert 0 <= entry["completion_tokens"] - row["completion_tokens"] <= 150, "what was written while the abort arrived"
     assert entry["completion_tokens"] < 20 * 40
 
 
