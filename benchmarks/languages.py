@@ -1,6 +1,6 @@
 """Measure how often BM25, dense vectors and both find the evidence of questions in five languages.
 
-    python -m benchmarks.languages TEXTS --work WORK [--part tune] [--words] [--out FILE]
+    python -m benchmarks.languages TEXTS --work WORK [--part tune] [--words] [--languages de zh] [--out FILE]
 
 ``TEXTS`` has the documents of ``languages.jsonl`` as ``de/NAME.md`` and so on. The questions, their evidence and their
 parts (tune, test) were written before any result. A question is found at k if one of the first k chunks holds at least
@@ -18,7 +18,7 @@ import asyncio
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -50,14 +50,14 @@ class Asked:
     places: Sequence[tuple[str, int, int]]
 
 
-def read_questions(part: str, texts: Mapping[str, str]) -> list[Asked]:
-    """Return the questions of a part, or all. Exits if a document differs from the one that a question was written on.
+def read_questions(part: str, texts: Mapping[str, str], languages: Collection[str]) -> list[Asked]:
+    """Return the questions of a part, or all, in some languages.
 
-    Documents that a question needs must be there.
+    Exits if a document is missing or differs from the one that a question was written on.
     """
     found = []
     for row in map(json.loads, QUESTIONS.read_text(encoding="utf-8").splitlines()):
-        if part not in ("all", row["part"]):
+        if part not in ("all", row["part"]) or row["language"] not in languages:
             continue
         doc_id, start, end = row["places"][0]
         if texts.get(doc_id, "")[start:end] != row["quote"]:
@@ -152,11 +152,13 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder of the archives and vectors")
     parser.add_argument("--part", choices=("tune", "test", "all"), default="test")
     parser.add_argument("--words", action="store_true", help="BM25 only")
+    parser.add_argument("--languages", nargs="+", default=["*"], help="only these documents and questions")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    files = sorted(given.texts.glob("*/*.md"))
+    files = sorted(file for language in given.languages for file in given.texts.glob(f"{language}/*.md"))
     texts = {f"{file.parent.name}/{file.name}": file.read_text(encoding="utf-8") for file in files}
-    asked = read_questions(given.part, texts)
+    there = {doc_id.partition("/")[0] for doc_id in texts}
+    asked = read_questions(given.part, texts, there)
     print(f"{len(asked)} questions, {hashlib.sha256(QUESTIONS.read_bytes()).hexdigest()[:12]}", file=sys.stderr)
     report = asyncio.run(measure(given.work, texts, asked, given.words))
     if given.out is None:
