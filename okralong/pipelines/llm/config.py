@@ -281,6 +281,23 @@ ROOM_FOR_THOUGHT: Final[dict[str | None, int]] = {
 defaults, except for "high": OpenAI's guide to reasoning models recommends to start with 25,000 for thought and text.
 Reserves include all of them. A reply whose thought is longer ends without an answer."""
 
+_CLAUDE: Final = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:-(\d{1,2}))?(?!\d)|claude-[a-z]+-(preview)")
+CLAUDE_THINKS_FROM: Final = (5, 0)
+"""The first version of Claude that thinks without being asked to."""
+_ALWAYS_THINKS: Final = re.compile(r"claude-(?:fable|mythos)|claude-opus-5-5")
+"""Claude's models that cannot be told not to think
+(https://platform.claude.com/docs/en/about-claude/models/overview)."""
+
+
+def claude_generation(model: str) -> tuple[int, int]:
+    """Return the version in the name of a Claude model, such as (4, 8); (9, 0) for names without one.
+
+    The API of models without a version, such as previews, is that of the newest ones.
+    """
+    found = _CLAUDE.search(model)
+    return (9, 0) if found is None or found[3] else (int(found[1]), int(found[2] or 0))
+
+
 _REASONING: Final = re.compile(r"(?:^|/)(?:o[1-9](?![a-z0-9])|gpt-(?:[5-9]|oss)(?![0-9a-z])(?!.*chat))", re.IGNORECASE)
 """Names of reasoning models: OpenAI's o-series, GPT-5 and later, and its open models."""
 
@@ -291,6 +308,8 @@ _GEMINI_REASONING: Final = re.compile(r"gemini-(?:2\.5-(?!flash-lite)|[3-9])")
 
 def thinks(model: str, provider: ProviderName = "openai") -> bool:
     """Return whether a model of this name is known to think before it answers; deployments and aliases are not."""
+    if provider == "anthropic":
+        return claude_generation(model) >= CLAUDE_THINKS_FROM
     return (_GEMINI_REASONING if provider == "google" else _REASONING).search(model) is not None
 
 
@@ -411,6 +430,11 @@ class GeneratorConfig(EndpointConfig):
                 raise ConfigError(
                     f"llm.service_tier is flex, which llm.provider {provider} does not have. Leave llm.service_tier "
                     "out, or set llm.mode to batch, which is as cheap. Nothing was run."
+                )
+            always = [one.model for one in self.all_endpoints if _ALWAYS_THINKS.search(one.model)]
+            if self.reasoning_effort == "none" and always and provider == "anthropic":
+                raise ConfigError(
+                    f"llm.reasoning_effort is none, and {always[0]} always thinks. Set it to low. Nothing was run."
                 )
             if self.constrained:
                 raise ConfigError(

@@ -49,7 +49,17 @@ LIMITS: Final = ("max_tokens", "max_completion_tokens")
 """Names of the field that limits a reply: that of most servers, and that of OpenAI's reasoning models."""
 TOO_LONG: Final = frozenset({"context_length_exceeded", "exceed_context_size_error", "contextwindowexceedederror"})
 NO_CREDIT: Final = frozenset(
-    {"insufficient_quota", "exceeded_current_quota_error", "insufficient_balance", "billing_not_active", "arrearage"}
+    {
+        "insufficient_quota",
+        "exceeded_current_quota_error",
+        "insufficient_balance",
+        "billing_not_active",
+        "billing_error",
+        "contract_spend_limit_reached",
+        "enforced_spend_limit_reached",
+        "linked_organization_spend_limit_reached",
+        "arrearage",
+    }
 )
 FILTERED: Final = frozenset(
     {"content_filter", "content_policy_violation", "responsibleaipolicyviolation", "data_inspection_failed"}
@@ -57,7 +67,7 @@ FILTERED: Final = frozenset(
 NO_MODEL: Final = frozenset({"model_not_found", "invalid_model", "model_not_exist", "unknown_model"})
 """Codes of servers, in lower case."""
 _PROMPT_TOO_LONG = re.compile(
-    r"context[ _](?:length|window|size)|maximum context|(?:prompt|input) (?:is )?too long|reduce the length"
+    r"context[ _](?:length|window|size|limit)|maximum context|(?:prompt|input) (?:is )?too long|reduce the length"
     r"|too many (?:input )?tokens|(?:prompt|input) (?:contains|has) [\d,]+ tokens",
     re.IGNORECASE,
 )
@@ -65,12 +75,17 @@ _UNKNOWN_MODEL = re.compile(
     r"\bmodel\b.{0,200}(?:does not exist|not found|is invalid)|(?:no such|not a valid|invalid|unknown) model",
     re.IGNORECASE,
 )
-_FLAGGED = re.compile(r"(?:input|prompt|content|request) (?:was|is|has been) flagged", re.IGNORECASE)
+_TOO_LITTLE_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
+"""Matches what Anthropic says with a 400."""
+_FLAGGED = re.compile(
+    r"blocked by content filtering policy|(?:input|prompt|content|request) (?:was|is|has been) flagged", re.IGNORECASE
+)
 _MODEL = re.compile(r"\bmodel|deployment", re.IGNORECASE)
 _NO_CAPACITY = re.compile(r"resource[ _]unavailable|capacity[ _]exceeded", re.IGNORECASE)
 """Matches the message that the flex tier is full. OpenAI sends "resource unavailable" with a 429; others send a 498."""
 _FORMAT = re.compile(
-    r"response_?format|response_schema|json[ _]?schema|json_object|json mode|(?:valid|validate|generate) json|guided"
+    r"response_?format|output_config\.format|output_format"
+    r"|response_schema|json[ _]?schema|json_object|json mode|(?:valid|validate|generate) json|guided"
     r"|structured[ _]output",
     re.IGNORECASE,
 )
@@ -368,7 +383,7 @@ def by_status(error: ErrorResponse, asked: Asked) -> ApiError:
             f"{endpoint} refuses the key in the environment variable {asked.key_env} ({status}: {said}). Set it to a "
             "key that may use this model, on every node, and run the same command again."
         )
-    if status == 402 or codes & NO_CREDIT:
+    if status == 402 or codes & NO_CREDIT or _TOO_LITTLE_CREDIT.search(body.words):
         return endpoints(
             f"The quota of the account at {endpoint} is used up ({said}). Add credit, then run the same command."
         )

@@ -134,7 +134,7 @@ class ListedPrice(Price):
     source: str
 
 
-_SNAPSHOT: Final = re.compile(r"-20\d\d-\d\d-\d\d\Z")
+_SNAPSHOT: Final = re.compile(r"-20\d\d-?\d\d-?\d\d\Z")
 
 
 class PriceTable(Settings):

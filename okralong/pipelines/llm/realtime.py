@@ -31,7 +31,7 @@ from okralong.pipelines.llm.ports import NO_STEPS, GatewayPort, Steps
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders
 from okralong.pipelines.llm.records import Call, unknown, unsent
 from okralong.pipelines.llm.reply import RawReply
-from okralong.pipelines.llm.request import LlmRequest, PrefixTurns, PromptMeter, prefix_key
+from okralong.pipelines.llm.request import LlmRequest, PrefixTurns, PromptMeter
 from okralong.pipelines.llm.router import Route, Router, best_effort
 
 logger = logging.getLogger(__name__)
@@ -159,10 +159,13 @@ class RealtimeCalls:
         )
         numbers = itertools.count(1)
         try:
-            async with self._prefixes.turn(prefix_key(request.messages) if self._caches else None):
+            first = self._router.routes[0].provider
+            async with self._prefixes.turn(first.prefix_key(request.messages) if self._caches else None) as turn:
                 async for one in rounds:
                     with one:
                         raw = await self._round(request, call, numbers, pending, tier)
+                usage = raw.reply.usage
+                turn.cached = not first.caches_on_request or usage.cached_tokens + usage.cache_write_tokens > 0
         except _NoReplyError as last:
             self._exhausted += 1
             raise self._given_up(last.api_errors) from None
@@ -209,18 +212,17 @@ class RealtimeCalls:
             reserved_usd=price.most(estimate, request.max_tokens),
             most_usd=price.most(WORST * estimate, self._longest_reply(request.max_tokens)),
         )
+        permit = max(each.provider.permit_tokens(estimate, request.max_tokens) for each in self._router.routes)
         clock = self._router.clock
         route: Route | None = None
         sent_at: float | None = None
         body: dict[str, Any] = {}
         try:
-            route, call = await self._may_send(
-                call, estimate + request.max_tokens, tried, steps, self._timeout_s(tier) + PERMIT_SLACK_S
-            )
+            route, call = await self._may_send(call, permit, tried, steps, self._timeout_s(tier) + PERMIT_SLACK_S)
             call = replace(call, body="{}")  # the request is in the journal
             sent_at = clock()
             self._tracker.sent()
-            shared = self._prefixes.is_shared(prefix_key(request.messages)) if self._caches else False
+            shared = self._caches and self._prefixes.is_shared(route.provider.prefix_key(request.messages))
             body = route.body(request, shared=shared) | route.fields.streaming | tier.fields(route)
             bounds = Bounds.of(request.messages, estimate, request.max_tokens, request.json_schema)
             raw, call, headers = await self._send(route, bounds, call, body, self._timeout_s(tier))

@@ -234,3 +234,8 @@ class Totals:
     failures: int
     snapshots: Mapping[Snapshot, int] = field(default_factory=dict)
     running: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+def custom_id(call: Call) -> str:
+    """Return the name of an attempt within its batch; OpenAI and Anthropic allow 64 characters."""
+    return f"{call.call_id}-{call.attempt}"

@@ -9,7 +9,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
@@ -240,6 +240,13 @@ def prefix_key(messages: Sequence[Message]) -> str | None:
     return None
 
 
+@dataclass(slots=True)
+class PrefixTurn:
+    """One prompt's turn. ``cached`` is set to False if the endpoint has not cached its prefix."""
+
+    cached: bool = True
+
+
 class PrefixTurns:
     """Holds back prompts that share a prefix until the first is answered, so that the endpoint has cached the prefix.
 
@@ -249,23 +256,26 @@ class PrefixTurns:
     def __init__(self, clock: Callable[[], float] = time.monotonic, wait_s: float = PREFIX_WAIT_S) -> None:
         self._clock, self._wait_s = clock, wait_s
         self._first: dict[str, asyncio.Event] = {}
-        self._used_at: dict[str, float] = {}
+        self._cached_at: dict[str, float] = {}
+        self._seen_at: dict[str, float] = {}
         self._present: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def turn(self, key: str | None) -> AsyncIterator[None]:
+    async def turn(self, key: str | None) -> AsyncIterator[PrefixTurn]:
         """Enter a context as soon as a prompt with this prefix may be sent; leave it when the prompt is answered.
 
         Entering waits while the first prompt with the prefix is in flight; it does not wait if ``key`` is None. If the
-        first prompt fails, the others go on.
+        first prompt fails, or its prefix was not cached, the others go on, again one first.
         """
+        turn = PrefixTurn()
         if key is None:
-            yield
+            yield turn
             return
         self._present[key] += 1
         try:
-            async with self._turn(key):
-                yield
+            async with self._alone(key):
+                yield turn
+                self._used(key, turn.cached)
         finally:
             self._present[key] -= 1
             if not self._present[key]:
@@ -273,31 +283,36 @@ class PrefixTurns:
 
     def is_shared(self, key: str | None) -> bool:
         """Return whether another prompt with this prefix waits, is in flight, or was answered a while ago."""
-        return key is not None and (self._present[key] > 1 or self._is_warm(key))
+        if key is None:
+            return False
+        return self._present[key] > 1 or self._is_recent(self._seen_at, key)
 
     @asynccontextmanager
-    async def _turn(self, key: str) -> AsyncIterator[None]:
+    async def _alone(self, key: str) -> AsyncIterator[None]:
+        """Enter alone, or as soon as the prefix is cached."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._wait_s):
                 while key in self._first and not self._is_warm(key):  # if the first fails, the next one takes over
                     await self._first[key].wait()
         if key in self._first or self._is_warm(key):
             yield
-            self._used(key)
             return
         mine = self._first[key] = asyncio.Event()
         try:
             yield
-            self._used(key)
         finally:
             del self._first[key]
             mine.set()
 
     def _is_warm(self, key: str) -> bool:
-        return self._clock() < self._used_at.get(key, -math.inf) + PREFIX_LASTS_S
+        return self._is_recent(self._cached_at, key)
 
-    def _used(self, key: str) -> None:
-        self._used_at.pop(key, None)
-        self._used_at[key] = self._clock()  # moved to the end: the order is by last use
-        while len(self._used_at) > PREFIXES_KEPT:
-            del self._used_at[next(iter(self._used_at))]
+    def _is_recent(self, times: Mapping[str, float], key: str) -> bool:
+        return self._clock() < times.get(key, -math.inf) + PREFIX_LASTS_S
+
+    def _used(self, key: str, cached: bool) -> None:
+        for times in (self._seen_at, self._cached_at) if cached else (self._seen_at,):
+            times.pop(key, None)
+            times[key] = self._clock()  # moved to the end: the order is by last use
+            while len(times) > PREFIXES_KEPT:
+                del times[next(iter(times))]

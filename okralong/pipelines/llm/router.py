@@ -31,6 +31,9 @@ LOOK_AGAIN_S = 1.0  # project default
 """Interval in seconds at which a waiting call looks again which endpoints are usable."""
 REMEDIES: Final = {
     "reasoning_effort": "Set llm.reasoning_effort to a value that the model takes, or leave it out.",
+    "thinking": "Set llm.reasoning_effort to a value that the model takes, or leave it out.",
+    "output_config": "Set llm.reasoning_effort to a value that the model takes, or leave it out; or set "
+    "llm.json_schema to never if the form of replies is refused.",
     "service_tier": "Set llm.service_tier to a tier that the endpoint has for this model, or leave it out.",
     "logprobs": "The strategy works with the log-probabilities of the reply's tokens: set llm.base_url and llm.model "
     "to an endpoint and a model that give them, or choose another strategy.",
@@ -188,9 +191,10 @@ class Route:
         if api_error.wants_stream and "stream" not in sent:
             raise EndpointError(f"{api_error.message} Set llm.stream to auto.")
         for name in api_error.refused([each for each in sent if each in REMEDIES]):
+            about_format = name == self.provider.wire.format and api_error.refuses_format
             # The limit may be too high only for this role or for a longer reply, and the schema may be that of one
             # question only.
-            stops = api_error.refuses_whatever_value if name in LIMITS else name != self.provider.wire.format
+            stops = api_error.refuses_whatever_value if name in LIMITS else not about_format
             raise (EndpointError if stops else CallFailed)(f"{api_error.message} {REMEDIES[name]}")
         return False
 

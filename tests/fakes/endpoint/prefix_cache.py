@@ -19,6 +19,8 @@ class PrefixCache:
 
     def __init__(self) -> None:
         self._used_at: dict[bytes, float] = {}
+        self.marked: dict[bytes, float] = {}
+        """When prefixes that requests marked were last used, by digest (Anthropic only)."""
 
     def known(self, settings: PromptCache, model: str, ids: Ids, now: float) -> int:
         """Tokens of the longest prefix of ``ids`` that is cached."""

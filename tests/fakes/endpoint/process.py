@@ -75,6 +75,11 @@ class EndpointProcess:
         return f"http://127.0.0.1:{self._port}"
 
     @property
+    def anthropic_url(self) -> str:
+        """The address for clients that speak Anthropic's protocol."""
+        return f"http://127.0.0.1:{self._port}/anthropic"
+
+    @property
     def pid(self) -> int:
         """The process's id."""
         return self._running().pid

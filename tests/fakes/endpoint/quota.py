@@ -19,7 +19,7 @@ from typing import Literal
 from tests.fakes.endpoint.durations import format_duration
 from tests.fakes.endpoint.scenario import Limits
 
-LimitName = Literal["requests", "tokens"]
+LimitName = Literal["requests", "tokens", "output-tokens"]
 
 _ROUNDING = 1e-6
 """Of a request or token: who comes back after exactly the named time is let in."""
@@ -62,12 +62,13 @@ class Quota:
         wanted: dict[LimitName, int | None] = {
             "requests": limits.requests_per_minute,
             "tokens": limits.tokens_per_minute,
+            "output-tokens": limits.output_tokens_per_minute,
         }
         self._stores = {name: _Store(limit, limits, now) for name, limit in wanted.items() if limit is not None}
 
-    def admit(self, now: float, tokens: int) -> Refusal | None:
+    def admit(self, now: float, tokens: int, output_tokens: int = 0) -> Refusal | None:
         """Take one request of ``tokens`` from the stores, or say what refuses it."""
-        amounts: dict[LimitName, int] = {"requests": 1, "tokens": tokens}
+        amounts: dict[LimitName, int] = {"requests": 1, "tokens": tokens, "output-tokens": output_tokens}
         waits = {name: store.wait(now, amounts[name]) for name, store in self._stores.items()}
         for name, store in self._stores.items():
             if amounts[name] > store.limit:
@@ -83,6 +84,15 @@ class Quota:
         store = self._stores[slowest]
         used = min(store.limit, math.ceil(store.missing))
         return Refusal(slowest, store.limit, used, amounts[slowest], waits[slowest])
+
+    def left(self, now: float) -> dict[LimitName, tuple[int, int, float]]:
+        """Each limit, what remains of it, and the seconds until it is whole again."""
+        for store in self._stores.values():
+            store.wait(now, 0)
+        return {
+            name: (store.limit, max(0, math.floor(store.limit - store.missing + _ROUNDING)), store.missing / store.rate)
+            for name, store in self._stores.items()
+        }
 
     def headers(self, now: float) -> dict[str, str]:
         """The ``x-ratelimit-*`` headers: limit, what remains of it, and how long until it is whole again."""

@@ -37,7 +37,7 @@ class Model(Settings):
     """A model on offer. ``window`` holds prompt and reply together, in tokens; without ``logprobs`` it sends none,
     whoever asks; without ``json_schemas`` it refuses a ``response_format`` that has one. ``thought`` tokens come before
     each reply and count toward its limit. A prompt of more than ``long_above`` tokens is charged at ``long_rates``.
-    ``refuses`` are the words with which a request that has a field of that name is refused (Gemini only).
+    ``refuses`` are the words with which a request that has a field of that name is refused (Gemini and Anthropic only).
     """
 
     window: Count = 128_000
@@ -58,6 +58,8 @@ class Model(Settings):
 class Limits(Settings):
     """The organization's limits, for each model by itself; None is no limit.
 
+    With ``output_tokens_per_minute`` (Anthropic only), ``tokens_per_minute`` is of prompts alone.
+
     ``minute_s`` is how long a minute of these limits lasts, so that a test need not wait for sixty seconds.
     ``window_s`` is the stretch, in seconds of a true minute, within which a minute's limit is enforced. ``estimate``
     says how a prompt is counted at admission: by its tokens, or by a quarter of its characters.
@@ -67,6 +69,7 @@ class Limits(Settings):
 
     requests_per_minute: Count | None = None
     tokens_per_minute: Count | None = None
+    output_tokens_per_minute: Count | None = None
     minute_s: Annotated[float, Field(gt=0)] = 60.0
     window_s: Annotated[float, Field(gt=0, le=60)] = 1.0
     estimate: Literal["tokens", "characters"] = "tokens"
@@ -98,7 +101,7 @@ class Replies(Settings):
 
     ``answers`` hold whole replies to reading prompts; ``unanswerable_share`` of the made ones say "unanswerable".
     ``overlong``: each reply is so many times as long as its limit (1: limits are kept). ``piece_s``: seconds between
-    two pieces of a stream. Both are for Gemini only.
+    two pieces of a stream. Both are for Gemini and Anthropic only.
     """
 
     rules: list[ReplyRule] = Field(default_factory=list)

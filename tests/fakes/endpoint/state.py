@@ -78,14 +78,21 @@ class Endpoint:
         if credit is not None and self.bill.usd >= Decimal(repr(credit)):
             raise insufficient_quota()
 
-    def admit(self, call: ChatCall, entry: Entry) -> dict[str, str]:
-        """Let a request past the rate limits; returns the headers that say what is left. Raises Problem with them."""
+    def quota(self, model: str) -> Quota:
+        """The rate limits of a model."""
+        if model not in self._quotas:
+            self._quotas[model] = Quota(self.scenario.limits, self.now())
+        return self._quotas[model]
+
+    def admit(self, call: ChatCall, entry: Entry, apart: tuple[int, int] | None = None) -> dict[str, str]:
+        """Let a request past the rate limits; returns the headers that say what is left. Raises Problem with them.
+
+        ``apart`` are the tokens of prompt and reply where they have limits of their own.
+        """
         limits, now = self.scenario.limits, self.now()
-        if call.name not in self._quotas:
-            self._quotas[call.name] = Quota(limits, now)
-        quota = self._quotas[call.name]
-        tokens = call.reserved(limits)
-        refusal = quota.admit(now, tokens)
+        quota = self.quota(call.name)
+        tokens, output_tokens = apart or (call.reserved(limits), 0)
+        refusal = quota.admit(now, tokens, output_tokens)
         headers = quota.headers(now)
         if refusal is not None:
             problem = over_limit(refusal, call.name, limits)

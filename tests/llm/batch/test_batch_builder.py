@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from okralong.pipelines.llm.batch import BatchBuilder
-from okralong.pipelines.llm.batch_api import BatchItem, custom_id
+from okralong.pipelines.llm.batch_api import BatchItem
 from okralong.pipelines.llm.config import BatchConfig
 from okralong.pipelines.llm.providers.openai import OpenAiBatches
+from okralong.pipelines.llm.records import custom_id
 from tests.llm.tools import a_call
 
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.types import Message
 from okralong.pipelines.llm.completion import Bounds, Received
 from okralong.pipelines.llm.config import EndpointConfig
 from okralong.pipelines.llm.errors import ApiError, Asked
 from okralong.pipelines.llm.providers.fields import RequestFields, WireFields
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.records import NAME_CHARS, Call
-from okralong.pipelines.llm.request import LlmRequest
+from okralong.pipelines.llm.request import LlmRequest, prefix_key
 
 CHECK_TIMEOUT_S: Final = 10.0
 MOST_NAMED: Final = 100  # project default
@@ -46,6 +47,8 @@ class Provider(ABC):
 
     wire: ClassVar[WireFields] = WireFields()
     request_id_header: ClassVar[str] = "x-request-id"
+    caches_on_request: ClassVar[bool] = False
+    """Whether a prefix is cached only if the request asks for it."""
 
     def __init__(self, endpoint: EndpointConfig, key: str) -> None:
         self.endpoint, self.key = endpoint, key
@@ -66,6 +69,14 @@ class Provider(ABC):
         ``shared`` means that another prompt begins alike (see ``PrefixTurns``), so that caching the prefix pays. The
         caller adds ``fields.streaming`` and ``tier`` for calls in real time, and nothing for batches.
         """
+
+    def prefix_key(self, messages: Sequence[Message]) -> str | None:
+        """Return a hash of the prefix that the endpoint caches, None for prompts that are too short."""
+        return prefix_key(messages)
+
+    def permit_tokens(self, prompt_tokens: int, max_tokens: int) -> int:
+        """Return the tokens that a request takes from the endpoint's limit of tokens per minute."""
+        return prompt_tokens + max_tokens
 
     def tier(self, flex: bool) -> dict[str, Any]:
         """Return the fields of a request that choose the flex or the standard tier."""

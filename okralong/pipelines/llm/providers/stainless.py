@@ -23,7 +23,7 @@ from okralong.pipelines.llm.errors import (
 from okralong.pipelines.llm.network import bound_error_page, check_proxy, trust
 from okralong.pipelines.llm.providers.base import CHECK_TIMEOUT_S, Failure, Provider
 
-_RAW: Final = {"X-Stainless-Raw-Response": "stream"}
+RAW: Final = {"X-Stainless-Raw-Response": "stream"}
 """The header with which the SDK returns a response with its headers and its unread body."""
 
 
@@ -115,7 +115,7 @@ class StainlessProvider(Provider):
         """See ``Provider``."""
         # Not the SDK's method for it, which searches every message for files; that takes a quarter of a call's
         # processor time.
-        options: Any = {"headers": _RAW, **self.options}
+        options: Any = {"headers": RAW, **self.options}
         if timeout_s is not None:
             options["timeout"] = timeout_s
         raw: Any = await self.http.post(self.path, cast_to=object, body=body, options=options)

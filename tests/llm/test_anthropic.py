@@ -1,0 +1,337 @@
+"""Calls to Claude through the official SDK, over HTTP, at an endpoint with a bill of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from okralong.pipelines.core.types import (
+    QUESTION_MARK,
+    CallFailed,
+    ConfigError,
+    EndpointError,
+    Message,
+    OverBudget,
+    ReplyError,
+)
+from okralong.pipelines.llm.abilities import abilities, has_batches
+from okralong.pipelines.llm.config import LlmConfig, claude_generation
+from okralong.pipelines.llm.endpoint import check_endpoint, open_provider
+from okralong.pipelines.llm.prices import PriceTable
+from okralong.pipelines.llm.providers.fields import RequestFields
+from okralong.pipelines.llm.rate_limit import LimitHeaders
+from okralong.pipelines.llm.request import LlmRequest
+from tests.conftest import CHECKOUT
+from tests.fakes.endpoint.process import EndpointProcess
+from tests.llm.anthropic_run import CALLS, MODEL, RATES, claude_config
+from tests.llm.tools import all_bytes, ask, client_over, rows
+
+KEY = "sk-ant-secret-of-the-tests-0123456789"
+SCHEMA = {
+    "name": "answer",
+    "strict": True,
+    "schema": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+}
+
+
+@pytest.fixture
+def server(endpoint_process: EndpointProcess, monkeypatch: pytest.MonkeyPatch) -> EndpointProcess:
+    endpoint_process.reset({"models": {MODEL: {"rates": RATES}}})
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    return endpoint_process
+
+
+def agree(run: Path, server: EndpointProcess) -> None:
+    """The ledger is the server's bill, to the last digit that a float has."""
+    assert sum(row["cost_usd"] for row in rows(run, "ledger")) == pytest.approx(float(server.bill_usd), abs=1e-12)
+
+
+def over(document: str, question: str) -> list[Message]:
+    """A prompt whose document others share."""
+    return [Message("system", "Answer from the document."), Message("user", f"{document}{QUESTION_MARK}{question}")]
+
+
+DOCUMENT = "The company sold 1,204 boats in the year. " * 200
+"""About 2,200 tokens."""
+
+
+@pytest.mark.parametrize("stream", ["auto", "never"])
+async def test_thought_is_charged_as_output_and_the_key_stays_out_of_the_files(
+    tmp_path: Path, server: EndpointProcess, stream: str
+) -> None:
+    server.reset({"models": {"claude-sonnet-5": {"rates": RATES, "thought": 30}}})
+    config = claude_config(server.anthropic_url, model="claude-sonnet-5", stream=stream, reasoning_effort="low")
+    async with client_over(tmp_path, config) as (client, _):
+        reply = await client.complete("q", "generate", "generate", ask("Hello"))
+    assert (reply.text, reply.model, reply.finish_reason) == ("An answer to: Hello", "claude-sonnet-5", "stop")
+    (row,) = rows(tmp_path, "ledger")
+    assert (row["reasoning_tokens"], row["service_tier"]) == (30, "standard")
+    assert row["completion_tokens"] > 30
+    assert row["provider_request_id"].startswith("req_")
+    assert (row["first_token_s"] is not None) == (stream == "auto")
+    agree(tmp_path, server)
+    assert KEY.encode() not in all_bytes(tmp_path)
+
+
+async def test_a_shared_document_is_written_to_the_cache_once_and_then_read(
+    tmp_path: Path, server: EndpointProcess
+) -> None:
+    async with client_over(tmp_path, claude_config(server.anthropic_url)) as (client, _):
+        questions = (client.complete(f"q{n}", "full", "full_text", over(DOCUMENT, f"{n}?")) for n in range(6))
+        await asyncio.gather(*questions)
+        await client.complete("alone", "full", "full_text", over(DOCUMENT.replace("boats", "cars"), "How many?"))
+    ledger = rows(tmp_path, "ledger")
+    written = [row["cache_write_tokens"] for row in ledger if row["cache_write_tokens"]]
+    read = [row["cached_tokens"] for row in ledger if row["cached_tokens"]]
+    assert (len(written), len(read)) == (1, 5)
+    assert {*written, *read} == {written[0]}
+    assert written[0] > 2000
+    assert all(row["prompt_tokens"] > written[0] for row in ledger), "our prompt counts all of its tokens"
+    agree(tmp_path, server)
+
+
+async def test_no_prefix_is_marked_if_the_config_says_so(tmp_path: Path, server: EndpointProcess) -> None:
+    async with client_over(tmp_path, claude_config(server.anthropic_url, prompt_cache_key="never")) as (client, _):
+        for number in range(3):
+            await client.complete(f"q{number}", "full", "full_text", over(DOCUMENT, f"{number}?"))
+    assert {row["cache_write_tokens"] + row["cached_tokens"] for row in rows(tmp_path, "ledger")} == {0}
+    agree(tmp_path, server)
+
+
+async def test_errors_that_pass_are_retried_each_with_its_row(tmp_path: Path, server: EndpointProcess) -> None:
+    server.change({"script": ["unavailable", "server_error", "rate_limited", "reset", "bad_gateway"]})
+    async with client_over(tmp_path, claude_config(server.anthropic_url, max_attempts=7)) as (client, _):
+        reply = await client.complete("q", "generate", "generate", ask("Hello"))
+    assert reply.text == "An answer to: Hello"
+    ledger = [(row["status"], row["http_status"]) for row in rows(tmp_path, "ledger")]
+    assert ledger == [
+        *[("failed", 529), ("failed", 500), ("failed", 429), ("unknown", 0), ("unknown", 502)],
+        ("ok", 200),
+    ]
+    settled = sum(row["cost_usd"] for row in rows(tmp_path, "ledger") if row["status"] == "ok")
+    assert settled < float(server.bill_usd) < sum(row["cost_usd"] for row in rows(tmp_path, "ledger"))
+    assert len(server.received("chat")) == 6, "the SDK adds no attempt of its own"
+
+
+async def test_retry_after_is_waited_for_and_a_used_up_account_stops_the_run(
+    tmp_path: Path, server: EndpointProcess
+) -> None:
+    server.change({"faults": [{"kind": "rate_limited", "retry_after_s": 1, "times": 1}]})
+    async with client_over(tmp_path, claude_config(server.anthropic_url)) as (client, _):
+        began = time.monotonic()
+        await client.complete("q", "generate", "generate", ask("Hello"))
+        assert time.monotonic() - began >= 1
+        server.change({"faults": [{"kind": "insufficient_quota"}]})
+        with pytest.raises(EndpointError, match=r"quota of the account .* is used up .*credit balance is too low"):
+            await client.complete("r", "generate", "generate", ask("Again"))
+    assert len(server.received("chat")) == 3
+    agree(tmp_path, server)
+
+
+async def test_a_wrong_key_and_an_unknown_model_are_named(
+    tmp_path: Path, server: EndpointProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = claude_config(server.anthropic_url)
+    assert (await check_endpoint(config)).state == "ready"
+    assert (await check_endpoint(config.model_copy(update={"model": "claude-none"}))).state == "unknown_model"
+    server.change({"keys": ["sk-ant-the-only-key-0123456789"]})
+    assert (await check_endpoint(config)).state == "wrong_key"
+    async with client_over(tmp_path / "a", config) as (client, _):
+        with pytest.raises(EndpointError, match="refuses the key in the environment variable ANTHROPIC_API_KEY"):
+            await client.complete("q", "generate", "generate", ask("Hello"))
+    server.change({"keys": []})
+    async with client_over(tmp_path / "b", claude_config(server.anthropic_url, model="claude-none")) as (client, _):
+        with pytest.raises(EndpointError, match="does not know the model 'claude-none'"):
+            await client.complete("q", "generate", "generate", ask("Hello"))
+    assert (await check_endpoint(LlmConfig(provider="anthropic", model="m", api_key_env="NO_SUCH"))).state == "no_key"
+
+
+async def test_refusals_and_cut_replies_are_told_and_paid(tmp_path: Path, server: EndpointProcess) -> None:
+    server.change({"script": ["refusal", "content_filter", "empty_content"]})
+    async with client_over(tmp_path, claude_config(server.anthropic_url)) as (client, _):
+        for said in ("refused to answer: I'm sorry", "refused to answer", "sent an empty reply"):
+            with pytest.raises(ReplyError, match=said):
+                await client.complete(said, "generate", "generate", ask(said))
+        server.change({"script": ["length"]})
+        reply = await client.complete("long", "generate", "generate", ask("long"))
+        assert reply.finish_reason == "length"
+        server.change({"script": ["context_length"]})
+        with pytest.raises(CallFailed, match="does not fit the window"):
+            await client.complete("big", "generate", "generate", ask("big"))
+    agree(tmp_path, server)
+
+
+async def test_refused_fields_are_left_out_from_then_on(tmp_path: Path, server: EndpointProcess) -> None:
+    refused = {"temperature": "`temperature` is deprecated for this model."}
+    server.reset({"models": {MODEL: {"rates": RATES, "refuses": refused, "json_schemas": False}}})
+    schema = {"reply_schema": lambda _: json.dumps(SCHEMA)}
+    async with client_over(tmp_path, claude_config(server.anthropic_url), **schema) as (client, _):
+        for number in range(3):
+            await client.complete(f"q{number}", "generate", "generate", ask("Hi"), answer_type="text")
+    assert [row["status"] for row in rows(tmp_path, "ledger")] == ["failed", "failed", "ok", "ok", "ok"]
+    agree(tmp_path, server)
+
+
+async def test_a_reply_that_ignores_its_limit_is_aborted(tmp_path: Path, server: EndpointProcess) -> None:
+    server.change({"replies": {"overlong": 60.0, "piece_s": 0.001}})
+    config = claude_config(server.anthropic_url, max_completion_tokens={"generate": 20})
+    async with client_over(tmp_path, config) as (client, _):
+        reply = await client.complete("q", "generate", "generate", ask("Hello"))
+    assert reply.finish_reason == "length"
+    (row,) = rows(tmp_path, "ledger")
+    assert 20 < row["completion_tokens"] < 600
+    assert "aborted" in row["error"]
+
+
+async def test_the_cap_is_never_exceeded(tmp_path: Path, server: EndpointProcess) -> None:
+    cap = 0.002
+    async with client_over(tmp_path, claude_config(server.anthropic_url), cap_usd=cap) as (client, _):
+        calls = (client.complete(f"q{n}", "generate", "generate", ask(f"{n}")) for n in range(40))
+        done = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(each) for each in done if isinstance(each, BaseException)} == {OverBudget}
+    assert 0 < float(server.bill_usd) <= cap
+    agree(tmp_path, server)
+
+
+async def test_both_limits_of_tokens_are_kept(tmp_path: Path, server: EndpointProcess) -> None:
+    """The first reply names the limits; then neither that of prompts nor that of replies is exceeded."""
+    limits = {"tokens_per_minute": 60_000, "output_tokens_per_minute": 60_000, "minute_s": 60.0, "window_s": 60.0}
+    server.change({"limits": limits})
+    config = claude_config(server.anthropic_url, max_completion_tokens={"generate": 4000}, max_in_flight=4)
+    async with client_over(tmp_path, config) as (client, _):
+        for number in range(8):
+            await client.complete(f"q{number}", "generate", "generate", ask(f"{number}"))
+    assert {entry["status"] for entry in server.received("chat")} == {200}
+
+
+def test_headers_of_limits_are_read() -> None:
+    provider = open_provider(claude_config("http://a.example"), "http://a.example", "k")
+    name, date = "anthropic-ratelimit", "Sat, 28 Nov 2026 20:00:00 GMT"
+    headers = {f"{name}-requests-limit": "50", f"{name}-requests-remaining": "49", "date": date}
+    headers |= {f"{name}-input-tokens-limit": "30000", f"{name}-output-tokens-limit": "6000"}
+    headers |= {f"{name}-requests-reset": "2026-11-28T20:00:12Z", f"{name}-input-tokens-reset": "soon"}
+    assert provider.permit_tokens(1000, 100) == 1100
+    read = provider.rate_limits(headers, taken=True)
+    assert (read.requests, read.tokens) == (LimitHeaders(50, 49, 12.0), LimitHeaders(30_000, None, None))
+    assert (provider.permit_tokens(1000, 100), provider.permit_tokens(1000, 400)) == (1000, 2000)
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "sent"),
+    [
+        ("claude-haiku-4-5", None, {"temperature": 0.0}),
+        ("claude-haiku-4-5", "low", {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        ("claude-opus-4-6", None, {"temperature": 0.0}),
+        ("claude-opus-4-6", "high", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
+        ("claude-opus-4-8", None, {}),
+        ("claude-sonnet-5", "none", {"thinking": {"type": "disabled"}}),
+        ("claude-sonnet-5-5", "none", {"thinking": {"type": "between_tools"}}),
+        ("claude-fable-5-1", "minimal", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+    ],
+)
+def test_each_version_is_asked_as_it_wants_to_be(model: str, effort: str | None, sent: dict[str, Any]) -> None:
+    config = claude_config("http://a.example", model=model)
+    provider = open_provider(config, "http://a.example", "k")
+    request = LlmRequest(
+        model, "http://a.example", tuple(ask("Hi")), 9000, stop=("X",), seed=3, reasoning_effort=effort
+    )
+    body = provider.body(request, RequestFields(wire=provider.wire))
+    assert body == {
+        "model": model,
+        "max_tokens": 9000,
+        "system": "Answer in a word.",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "stop_sequences": ["X"],
+        **sent,
+    }
+
+
+def test_versions_are_read_from_names() -> None:
+    names = ["claude-3-5-haiku-latest", "claude-opus-4-20250514", "claude-haiku-4-5-20251001", "claude-sonnet-5"]
+    assert [claude_generation(name) for name in [*names, "claude-mythos-preview", "ours"]] == [
+        *[(3, 5), (4, 0), (4, 5), (5, 0), (9, 0), (9, 0)],
+    ]
+
+
+def test_prices_and_defaults_follow_from_the_provider() -> None:
+    config = LlmConfig(provider="anthropic", model="claude-sonnet-5-5")
+    assert (config.base_url, config.api_key_env) == ("https://api.anthropic.com", "ANTHROPIC_API_KEY")
+    assert config.room_for_thought == 8192
+    assert claude_config("http://a.example").room_for_thought == 0
+    table = PriceTable.load()
+    price = table.price("claude-haiku-4-5-20251001")
+    assert (price.input, price.cached_input, price.cache_write, price.output) == (1.0, 0.1, 1.25, 5.0)
+    assert price.in_batch().cached_input == 0.05
+    assert table.price("claude-haiku-5-5").rates(100_001).output == 2.5
+    assert "provider" not in LlmConfig().model_dump()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"base_url": "embedded", "model": "m"}, "llm.provider is anthropic, and llm.base_url or llm.model is embed"),
+        ({"model": "m", "api_version": "1"}, "llm.api_version belongs to Azure"),
+        ({"model": "m", "service_tier": "flex"}, "llm.service_tier is flex, which llm.provider anthropic does not"),
+        ({"model": "m", "constrained": True}, "llm.constrained is true, and llm.provider anthropic takes no gram"),
+        ({"model": "claude-opus-5-5", "reasoning_effort": "none"}, "claude-opus-5-5 always thinks"),
+    ],
+)
+def test_impossible_combinations_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        LlmConfig(provider="anthropic", **given)
+
+
+async def test_what_the_endpoint_can_do_is_found_out(server: EndpointProcess) -> None:
+    server.change({"replies": {"rules": [{"text": '{"city_named": "Paris"}'}]}})
+    config = claude_config(server.anthropic_url)
+    found = await abilities(config, config)
+    assert (found.json_schema, found.logprobs, found.streams, found.batches) == ("kept", False, True, True)
+    assert await has_batches(config) is True
+
+
+async def test_a_mixed_list_of_endpoints_goes_on_at_the_other_provider(tmp_path: Path, server: EndpointProcess) -> None:
+    server.reset({"models": {MODEL: {"rates": RATES}, "fake-model": {"rates": RATES}}})
+    server.change({"faults": [{"kind": "unavailable", "contains": "first", "times": 1}]})
+    other = {"base_url": server.base_url, "model": "fake-model", "price": claude_config("http://a.example").price}
+    config = claude_config(server.anthropic_url, endpoints=[other])
+    async with client_over(tmp_path, config) as (client, _):
+        await client.complete("q", "generate", "generate", ask("first"))
+    ledger = rows(tmp_path, "ledger")
+    assert [(row["endpoint"], row["status"]) for row in ledger] == [
+        (server.anthropic_url, "failed"),
+        (server.base_url, "ok"),
+    ]
+    agree(tmp_path, server)
+
+
+def test_after_a_kill_only_calls_in_flight_are_paid_for_again(tmp_path: Path, server: EndpointProcess) -> None:
+    server.change({"latency": {"median_s": 0.15}})
+    command = [sys.executable, "-m", "tests.llm.anthropic_run", str(tmp_path), server.anthropic_url]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    killed = subprocess.Popen(command, env=environment, cwd=CHECKOUT)
+    while float(server.bill_usd) == 0:
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    assert subprocess.run(command, env=environment, cwd=CHECKOUT, check=False).returncode == 0
+    ledger = rows(tmp_path, "ledger")
+    settled = sum(row["cost_usd"] for row in ledger if row["status"] == "ok")
+    lost = [row for row in ledger if row["status"] == "unknown"]
+    assert len({row["query_id"] for row in rows(tmp_path, "answers")}) == CALLS
+    assert len(lost) <= 4, "as many as were in flight"
+    assert len(server.received("chat")) <= CALLS + len(lost)
+    assert settled - 1e-12 <= float(server.bill_usd) <= sum(row["cost_usd"] for row in ledger) + 1e-12
