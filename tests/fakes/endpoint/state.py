@@ -89,8 +89,8 @@ class Endpoint:
 
         ``apart`` are the tokens of prompt and reply where they have limits of their own.
         """
-        limits, now = self.scenario.limits, self.now()
-        quota = self.quota(call.name)
+        limits, quota = self.scenario.limits, self.quota(call.name)
+        now = self.now()
         tokens, output_tokens = apart or (call.reserved(limits), 0)
         refusal = quota.admit(now, tokens, output_tokens)
         headers = quota.headers(now)
