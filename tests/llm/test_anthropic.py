@@ -206,15 +206,15 @@ async def test_the_cap_is_never_exceeded(tmp_path: Path, server: EndpointProcess
     agree(tmp_path, server)
 
 
-async def test_both_limits_of_tokens_are_kept(tmp_path: Path, server: EndpointProcess) -> None:
-    """The first reply names the limits; then neither that of prompts nor that of replies is exceeded."""
-    limits = {"tokens_per_minute": 60_000, "output_tokens_per_minute": 60_000, "minute_s": 60.0, "window_s": 60.0}
-    server.change({"limits": limits})
-    config = claude_config(server.anthropic_url, max_completion_tokens={"generate": 4000}, max_in_flight=4)
-    async with client_over(tmp_path, config) as (client, _):
-        for number in range(8):
-            await client.complete(f"q{number}", "generate", "generate", ask(f"{number}"))
-    assert {entry["status"] for entry in server.received("chat")} == {200}
+async def test_limits_of_input_and_output_are_learned_from_the_first_reply(
+    tmp_path: Path, server: EndpointProcess
+) -> None:
+    server.change({"limits": {"tokens_per_minute": 100_000, "output_tokens_per_minute": 20_000}})
+    async with client_over(tmp_path, claude_config(server.anthropic_url)) as (client, _):
+        await client.complete("q", "generate", "generate", ask("Hello"))
+        provider = client.router.routes[0].provider
+        assert provider.permit_tokens(1000, 400) == 2000, "a fiftieth of either limit"
+    assert server.received("chat")[0]["status"] == 200
 
 
 def test_headers_of_limits_are_read() -> None:
