@@ -141,7 +141,7 @@ class RealtimeCalls:
         self._tracker = tracker
         self._first_limiter = first_limiter
         self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
-        self._prefixes = PrefixTurns()
+        self._prefixes = PrefixTurns(on_request=router.routes[0].provider.caches_on_request)
         first = router.routes[0].price
         self._caches = first.cached_input < first.input
         self._exhausted = 0
@@ -160,12 +160,10 @@ class RealtimeCalls:
         numbers = itertools.count(1)
         try:
             first = self._router.routes[0].provider
-            async with self._prefixes.turn(first.prefix_key(request.messages) if self._caches else None) as turn:
+            async with self._prefixes.turn(first.prefix_key(request.messages) if self._caches else None):
                 async for one in rounds:
                     with one:
                         raw = await self._round(request, call, numbers, pending, tier)
-                usage = raw.reply.usage
-                turn.cached = not first.caches_on_request or usage.cached_tokens + usage.cache_write_tokens > 0
         except _NoReplyError as last:
             self._exhausted += 1
             raise self._given_up(last.api_errors) from None

@@ -240,52 +240,50 @@ def prefix_key(messages: Sequence[Message]) -> str | None:
     return None
 
 
-@dataclass(slots=True)
-class PrefixTurn:
-    """One prompt's turn. ``cached`` is set to False if the endpoint has not cached its prefix."""
-
-    cached: bool = True
-
-
 class PrefixTurns:
     """Holds back prompts that share a prefix until the first is answered, so that the endpoint has cached the prefix.
 
     It serves one event loop. No prompt waits longer than ``wait_s`` seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, wait_s: float = PREFIX_WAIT_S) -> None:
-        self._clock, self._wait_s = clock, wait_s
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, wait_s: float = PREFIX_WAIT_S, on_request: bool = False
+    ) -> None:
+        """With ``on_request``, a prefix is only cached if ``is_shared`` returned True for it before it was sent."""
+        self._clock, self._wait_s, self._on_request = clock, wait_s, on_request
+        self._requested: set[str] = set()
         self._first: dict[str, asyncio.Event] = {}
         self._cached_at: dict[str, float] = {}
         self._seen_at: dict[str, float] = {}
         self._present: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def turn(self, key: str | None) -> AsyncIterator[PrefixTurn]:
+    async def turn(self, key: str | None) -> AsyncIterator[None]:
         """Enter a context as soon as a prompt with this prefix may be sent; leave it when the prompt is answered.
 
         Entering waits while the first prompt with the prefix is in flight; it does not wait if ``key`` is None. If the
-        first prompt fails, or its prefix was not cached, the others go on, again one first.
+        first prompt fails, or nobody asked for its prefix to be cached, the others go on, again one first.
         """
-        turn = PrefixTurn()
         if key is None:
-            yield turn
+            yield
             return
         self._present[key] += 1
         try:
             async with self._alone(key):
-                yield turn
-                self._used(key, turn.cached)
+                yield
+                self._used(key, not self._on_request or key in self._requested)
         finally:
             self._present[key] -= 1
             if not self._present[key]:
                 del self._present[key]
+                self._requested.discard(key)
 
     def is_shared(self, key: str | None) -> bool:
         """Return whether another prompt with this prefix waits, is in flight, or was answered a while ago."""
-        if key is None:
+        if key is None or not (self._present[key] > 1 or self._is_recent(self._seen_at, key)):
             return False
-        return self._present[key] > 1 or self._is_recent(self._seen_at, key)
+        self._requested.add(key)
+        return True
 
     @asynccontextmanager
     async def _alone(self, key: str) -> AsyncIterator[None]:

@@ -36,6 +36,10 @@ NO_SAMPLING_FROM: Final = (4, 7)
 ``temperature`` and ``top_p`` (https://platform.claude.com/docs/en/about-claude/models/migration-guide)."""
 LEAST_BUDGET: Final = 1024
 """The least tokens of thought of earlier versions (the SDK's ``thinking_config_enabled_param``)."""
+LEAST_PREFIX: Final = ((re.compile(r"haiku-4-5|opus-4-[56]"), 4096), (re.compile(r"opus-4-7"), 2048))
+"""The fewest tokens of a cached prefix of those models that do not cache ``PREFIX_CHARS`` characters
+(https://platform.claude.com/docs/en/build-with-claude/prompt-caching, as dev.to/creeta quotes it in 2026)."""
+CHARS_PER_TOKEN: Final = 4  # project default
 EFFORTS: Final = {"none": "low", "minimal": "low"}
 """Our names of efforts that Anthropic calls otherwise."""
 FINISHED: Final = {
@@ -115,7 +119,9 @@ class AnthropicProvider(StainlessProvider):
     def prefix_key(self, messages: Sequence[Message]) -> str | None:
         """Return a hash of everything before the question, because Anthropic only caches up to a mark."""
         before = _before_question(messages)
-        if before is None or sum(len(each.content) for each in messages[:-1]) + len(before) < PREFIX_CHARS:
+        least = [CHARS_PER_TOKEN * tokens for models, tokens in LEAST_PREFIX if models.search(self.endpoint.model)]
+        size = sum(len(each.content) for each in messages[:-1]) + len(before or "")
+        if before is None or size < max([PREFIX_CHARS, *least]):
             return None
         parts = [f"{each.role}\n{each.content}\n" for each in messages[:-1]]
         return hashlib.sha256("".join([*parts, before]).encode("utf-8", "surrogatepass")).hexdigest()[:32]
