@@ -35,11 +35,14 @@ from okralong.pipelines.llm.replay import FINAL
 from okralong.pipelines.llm.shared_budget import SharedBudget
 from okralong.pipelines.run.prepare import Prepared
 from okralong.pipelines.run.rows import BEGUN, table
+from okralong.pipelines.serving.asked import ANSWER_KEYS
 
 T = TypeVar("T")
 
 ROWS_KEPT: Final = 1_000
 """Answers rows kept in memory for repeated questions; others are read from the folder. # project default"""
+SHOWN: Final = (*ANSWER_KEYS, "citations", "seconds")
+"""Columns of an answers row that a repeated answer shows; context and analysis would be most of the memory."""
 SPENT: Final = ["call_id", "attempt", "query_id", "status", "cost_usd"]
 
 
@@ -131,7 +134,7 @@ class DayRun:
     def _keep(self, row: Mapping[str, Any]) -> None:
         if row["status"] in FINAL:
             self._finished.add(row["query_id"])
-            self._rows[row["query_id"]] = row
+            self._rows[row["query_id"]] = {name: row[name] for name in SHOWN}
             if len(self._rows) > ROWS_KEPT:
                 self._rows.popitem(last=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -203,7 +204,8 @@ class ServicePort(Protocol):
 
 async def final(events: AsyncIterator[Event]) -> dict[str, Any]:
     """Return the data of the event ``answer``."""
-    async for event in events:
-        if event.name == "answer":
-            return dict(event.data)
+    async with aclosing(events):  # type: ignore[type-var]
+        async for event in events:
+            if event.name == "answer":
+                return dict(event.data)
     raise Refused(500, "internal_error", "The question ended without an answer.")
