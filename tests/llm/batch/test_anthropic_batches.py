@@ -112,6 +112,27 @@ def test_after_a_kill_a_batch_that_nobody_recorded_is_found_again(tmp_path: Path
     agree(tmp_path, claude)
 
 
+async def test_a_batch_under_way_that_nobody_recorded_is_waited_for(tmp_path: Path, claude: EndpointProcess) -> None:
+    claude.change({"faults": [{"kind": "hang", "where": "batches", "contains": CREATE, "times": 1}]})
+    claude.change({"batches": {"requests_per_s": 0.0}})
+    async with batch_run(tmp_path, batch_config(claude.anthropic_url)) as begun:
+        asking = asyncio.create_task(begun.ask(*QUESTIONS))
+        while not ids(claude):  # noqa: ASYNC110 - of another process, which sets no event here
+            await asyncio.sleep(0.02)
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+    async with batch_run(tmp_path, batch_config(claude.anthropic_url)) as run:
+        asking = asyncio.create_task(run.ask(*QUESTIONS))
+        while "it is waited for" not in " ".join(await run.scheduler.notes(0)):  # noqa: ASYNC110 - notes set no event
+            await asyncio.sleep(0.05)
+        assert claude.state()["bill"]["batch"]["calls"] == 0
+        claude.change({"batches": {"requests_per_s": 1000.0}})
+        assert texts(await asking) == [f"An answer to: {each}" for each in QUESTIONS]
+    assert len(ids(claude)) == 1
+    agree(tmp_path, claude)
+
+
 async def test_two_runs_of_the_same_questions_never_take_each_others_batches(
     tmp_path: Path, claude: EndpointProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
