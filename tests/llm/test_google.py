@@ -169,6 +169,15 @@ async def test_a_refused_schema_is_left_out_and_one_that_must_be_kept_fails(
             await client.complete("a", "generate", "generate", ask("a"), answer_type="number")
 
 
+@pytest.mark.parametrize("stream", ["auto", "never"])
+async def test_probabilities_of_tokens_spell_the_reply(tmp_path: Path, server: EndpointProcess, stream: str) -> None:
+    async with client_over(tmp_path, google_config(server.google_url, stream=stream)) as (client, _):
+        reply = await client.complete("q", "generate", "generate", ask("Hello"), logprobs=True)
+    assert "".join(reply.tokens) == reply.text
+    assert len(reply.token_logprobs) == len(reply.tokens) > 3
+    assert all(-1 < number < 0 for number in reply.token_logprobs)
+
+
 async def test_fields_that_a_model_refuses_are_left_out_or_named(tmp_path: Path, server: EndpointProcess) -> None:
     refuses = {
         "seed": "* GenerateContentRequest.generation_config.seed: seed is not supported",

@@ -23,7 +23,7 @@ from tests.fakes.endpoint.problems import Problem, context_length, no_key
 from tests.fakes.endpoint.state import Endpoint
 from tests.fakes.endpoint.wire import ENDPOINT, begin, entry_of, is_gone
 from tests.fakes.gemini.problems import as_google
-from tests.fakes.gemini.translate import Wrong, as_chat, as_response, pieces_of
+from tests.fakes.gemini.translate import Wrong, as_chat, as_response, pieces_of, thinking_of
 
 API: Final = "v1beta"
 PREFIXES: Final = (f"/{API}/", f"/upload/{API}/", f"/download/{API}/")
@@ -100,8 +100,7 @@ def read_request(endpoint: Endpoint, name: str, body: dict[str, Any]) -> ChatCal
     """The request as the endpoint understands it. Raises Problem for what it refuses."""
     models = endpoint.scenario.models
     call = read_call(as_chat(name, body, models), models, endpoint.tokens)
-    thinking = (body.get("generationConfig") or {}).get("thinkingConfig") or {}
-    if thinking.get("thinkingBudget") == 0:
+    if thinking_of(body).get("thinkingbudget") == 0:
         call = replace(call, model=call.model.model_copy(update={"thought": 0}))
     return call
 

@@ -60,13 +60,19 @@ def as_chat(name: str, body: Mapping[str, Any], models: Mapping[str, Model]) -> 
     if config.get("responseLogprobs"):
         chat["logprobs"] = True
     if config.get("thinkingConfig"):
-        chat["reasoning"] = config["thinkingConfig"]
+        chat["reasoning"] = thinking_of(body)
     if "responseJsonSchema" in config:
         if config.get("responseMimeType") != "application/json":
             raise Wrong("response_json_schema needs response_mime_type application/json.")
         schema = {"name": "reply", "schema": config["responseJsonSchema"]}
         chat["response_format"] = {"type": "json_schema", "json_schema": schema}
     return chat
+
+
+def thinking_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The thinking config, with names in one form: Google takes ``thinkingBudget`` and ``thinking_budget``."""
+    config = (body.get("generationConfig") or {}).get("thinkingConfig") or {}
+    return {name.replace("_", "").lower(): value for name, value in config.items()}
 
 
 def _text(content: Mapping[str, Any]) -> str:

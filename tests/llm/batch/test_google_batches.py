@@ -18,13 +18,16 @@ import pytest
 from okralong.pipelines.answering.prompts import reply_schema
 from okralong.pipelines.core.types import EndpointError, Reply
 from okralong.pipelines.llm import batch_tracker
+from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.gateway import Gateway
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.killed_run import QUESTIONS as KILLED_QUESTIONS
-from tests.llm.batch.tools import agree, attempts, batch_config, batch_run, texts
+from tests.llm.batch.tools import BatchRun, agree, attempts, batch_config, batch_run, texts
 from tests.llm.google_run import MODEL, PRICE, RATES
-from tests.llm.tools import rows
+from tests.llm.tools import ask, rows
 
 QUESTIONS = [f"q{number}" for number in range(6)]
 SCENARIO: dict[str, Any] = {"models": {MODEL: {"rates": RATES}}, "batches": {"cached_share": 1.0}}
@@ -74,6 +77,24 @@ async def test_cached_and_thought_tokens_of_batches_are_charged_as_billed(
     assert {(row["cached_usd_per_million"], row["input_usd_per_million"]) for row in ledger} == {(0.2, 1.0)}
     assert google.state()["bill"]["chat"]["calls"] == 0
     agree(tmp_path, google)
+
+
+async def test_a_batch_asks_what_the_sdk_asks_in_real_time(tmp_path: Path, google: EndpointProcess) -> None:
+    """The lines of a batch are written here, and the SDK writes requests in real time: they mean the same."""
+    given: dict[str, Any] = {"stop": ["END"], "top_p": 0.9, "reasoning_effort": "low", "temperature": 0.5}
+    for mode in ("batch", "realtime"):
+        config = config_of(google, mode=mode, **given)
+        async with batch_run(tmp_path / mode, config, reply_schema=reply_schema) as run:
+            client = run.client if mode == "batch" else LlmClient(config, gateway_of(run), reply_schema=reply_schema)
+            await client.complete("q0", "generate", "generate", ask("q0"), answer_type="money")
+            await client.aclose()
+    hashes = {entry["where"]: entry["request_hash"] for entry in google.received() if entry["request_hash"]}
+    assert set(hashes) == {"batch_item", "chat"}
+    assert len(set(hashes.values())) == 1
+
+
+def gateway_of(run: BatchRun) -> Gateway:
+    return Gateway(run.ledger, [LocalLimiter(run.client.config.limits)])
 
 
 async def test_requests_that_fail_or_are_refused_in_a_batch_are_asked_again(

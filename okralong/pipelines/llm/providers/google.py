@@ -4,17 +4,14 @@ The SDK sends requests of its own accord in four ways, each of which would be pa
 errors, repeats a request whose connection broke (unless ``retry_options`` are set), continues a reply that ended with
 CONTINUATION, and calls functions. All four are turned off.
 
-https://ai.google.dev/api/generate-content and https://ai.google.dev/gemini-api/docs/batch-api describe the protocol.
+https://ai.google.dev/api/generate-content describes the protocol.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import re
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, ClassVar, Final, cast
@@ -25,7 +22,7 @@ import openai
 from google.genai import errors, types
 
 from okralong.pipelines.core.tokens import CountTokens
-from okralong.pipelines.llm.completion import Bounds, CutOff, Dialect, Received, receive
+from okralong.pipelines.llm.completion import Bounds, CutOff, Received, receive
 from okralong.pipelines.llm.config import ROOM_FOR_THOUGHT, EndpointConfig
 from okralong.pipelines.llm.error_body import plain_words, read_error, shortened
 from okralong.pipelines.llm.errors import (
@@ -38,59 +35,24 @@ from okralong.pipelines.llm.errors import (
     root_cause,
     scrub,
 )
-from okralong.pipelines.llm.providers.base import (
-    CHECK_TIMEOUT_S,
-    BatchApi,
-    BatchError,
-    Failure,
-    Provider,
-    RemoteBatch,
-    checked_id,
-    whole,
-)
+from okralong.pipelines.llm.providers.base import CHECK_TIMEOUT_S, BatchApi, Failure, Provider
 from okralong.pipelines.llm.providers.fields import RequestFields, WireFields
+from okralong.pipelines.llm.providers.gemini import TOO_LONG, GeminiDialect, mapping
+from okralong.pipelines.llm.providers.google_batches import LAST_RESPONSE, GoogleBatches
 from okralong.pipelines.llm.providers.stainless import open_http
-from okralong.pipelines.llm.records import Call
 from okralong.pipelines.llm.request import LlmRequest
 
 VERSION: Final = "v1beta"
 """The version of the API that has batches and JSON schemas (https://ai.google.dev/gemini-api/docs/api-versions)."""
 FORMAT: Final = "response_json_schema"
-FINISHED: Final = {
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-    **dict.fromkeys(
-        ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"),
-        "content_filter",
-    ),
-}
-"""Google's reasons for the end of a reply, and OpenAI's name for each. Others stay, in lower case."""
 MOST_BUDGET: Final = 24_576
 """The largest ``thinking_budget`` of Gemini 2.5 Flash; 2.5 Pro takes 32,768 (https://ai.google.dev/gemini-api/docs/
 thinking)."""
 PACIFIC_OFFSET_H: Final = -8
 """Daily quotas are reset at midnight, Pacific time (https://ai.google.dev/gemini-api/docs/rate-limits). In summer, the
 true time is an hour earlier."""
-PAGE: Final = 100
-MOST_PAGES: Final = 10_000  # project default
-"""Number of pages after which a list of batches counts as endless."""
-TRANSFER_MS: Final = 1_800_000  # project default
-"""The longest pause in milliseconds during the transfer of a file."""
-HTTP_STATUS: Final = {1: 499, 3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 400, 13: 500, 14: 503, 16: 401}
-"""HTTP statuses of google.rpc codes, which errors within a batch have."""
-ENDED: Final = {
-    "SUCCEEDED": "completed",
-    "PARTIALLY_SUCCEEDED": "completed",
-    "FAILED": "failed",
-    "EXPIRED": "expired",
-    "CANCELLED": "cancelled",
-}
-"""The ends of ``BATCH_STATE_`` or ``JOB_STATE_``, and our names of them."""
-_RESPONSE: ContextVar[httpx2.Response | None] = ContextVar("response", default=None)
-"""The last response that the current task received: the SDK's objects lack some of what it says."""
 _VERSIONED: Final = re.compile(r"(.+?)/(v\d\w*)/*")
 _BY_BUDGET: Final = re.compile(r"gemini-2\.")
-_TOO_LONG: Final = re.compile(r"token count .{0,40}exceeds the maximum", re.IGNORECASE)
 _NO_CREDIT: Final = re.compile(r"credits? (?:are|is) depleted|prepay", re.IGNORECASE)
 
 
@@ -113,7 +75,7 @@ def open_provider(
         timeouts["connect"] = min(CHECK_TIMEOUT_S, timeout_s)
 
     async def keep(response: httpx2.Response) -> None:
-        _RESPONSE.set(response)
+        LAST_RESPONSE.set(response)
 
     http.event_hooks["request"].append(shorten_connecting)
     http.event_hooks["response"].append(keep)
@@ -207,7 +169,7 @@ class GoogleProvider(Provider):
         events = await self.api.models.generate_content_stream(model=model, contents=contents, config=config)
         lines = _lines(cast(AsyncGenerator[types.GenerateContentResponse, None], events))
         first = await anext(lines)  # an error response is raised here
-        response = _RESPONSE.get()
+        response = LAST_RESPONSE.get()
         headers = {} if response is None else dict(response.headers)
         try:
             stream = _Body({"content-type": "text/event-stream"}, _after(first, lines))
@@ -271,79 +233,6 @@ def _thinking(model: str, effort: str) -> dict[str, Any]:
     return {"thinking_level": "MINIMAL" if effort == "none" else effort.upper()}
 
 
-class GeminiDialect(Dialect):
-    """Translates Gemini's replies to OpenAI's.
-
-    Tokens of thought are billed as output, but ``candidatesTokenCount`` excludes them. ``promptTokenCount`` includes
-    the cached tokens. In a stream, each event repeats the usage so far.
-    """
-
-    def whole(self, found: object) -> object:
-        """See ``Dialect``."""
-        return _completion(found, "message") if isinstance(found, Mapping) and _is_reply(found) else found
-
-    def event(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See ``Dialect``."""
-        return _completion(found, "delta") if _is_reply(found) else found
-
-
-def _is_reply(found: Mapping[str, Any]) -> bool:
-    return any(name in found for name in ("candidates", "promptFeedback", "usageMetadata"))
-
-
-def _completion(found: Mapping[str, Any], message: str) -> dict[str, Any]:
-    candidates = found.get("candidates")
-    candidate = _mapping(candidates[0]) if isinstance(candidates, list) and candidates else {}
-    blocked = _mapping(found.get("promptFeedback")).get("blockReason")
-    reason = str(candidate.get("finishReason") or "")[:100]
-    told: dict[str, Any] = {"model": found.get("modelVersion")}
-    if (usage := _usage(_mapping(found.get("usageMetadata")))) is not None:
-        told["usage"] = usage
-    if not candidate and not blocked and message == "delta":
-        return told  # an event with nothing but the usage
-    choice = {
-        "index": 0,
-        message: _message(_mapping(candidate.get("content")).get("parts")),
-        "finish_reason": "content_filter" if blocked else FINISHED.get(reason, reason.lower()),
-        "logprobs": {"content": _logprobs(_mapping(candidate.get("logprobsResult")).get("chosenCandidates"))},
-    }
-    return {**told, "choices": [choice]}
-
-
-def _message(parts: object) -> dict[str, Any]:
-    texts: dict[str, str] = {}
-    called: list[dict[str, Any]] = []
-    for part in map(_mapping, parts if isinstance(parts, list) else []):
-        name = "reasoning_content" if part.get("thought") else "content"
-        if isinstance(part.get("text"), str):
-            texts[name] = texts.get(name, "") + part["text"]
-        if part.get("functionCall"):
-            called.append({"function": {"name": _mapping(part["functionCall"]).get("name")}})
-    return {**texts, "tool_calls": called} if called else dict(texts)
-
-
-def _usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
-    if "promptTokenCount" not in told:
-        return None
-    parts = [told.get(name) or 0 for name in ("candidatesTokenCount", "thoughtsTokenCount")]
-    right = all(isinstance(part, int) and part >= 0 for part in parts)
-    return {
-        "prompt_tokens": told["promptTokenCount"],
-        "completion_tokens": sum(parts) if right else None,
-        "prompt_tokens_details": {"cached_tokens": told.get("cachedContentTokenCount") or 0},
-        "completion_tokens_details": {"reasoning_tokens": parts[1]},
-    }
-
-
-def _logprobs(chosen: object) -> list[dict[str, Any]]:
-    found = map(_mapping, chosen if isinstance(chosen, list) else [])
-    return [{"token": each.get("token"), "logprob": each.get("logProbability")} for each in found]
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 @dataclass(frozen=True, slots=True)
 class _Body:
     """A response as ``receive`` takes it."""
@@ -389,9 +278,9 @@ class _Told:
     @classmethod
     def of(cls, error: errors.APIError) -> _Told:
         """Return what ``error`` says."""
-        told = _mapping(_mapping(error.details).get("error")) or _mapping(error.details)
+        told = mapping(mapping(error.details).get("error")) or mapping(error.details)
         found = told.get("details")
-        details = tuple(map(_mapping, found if isinstance(found, list) else []))
+        details = tuple(map(mapping, found if isinstance(found, list) else []))
         code = error.code if isinstance(error.code, int) else 0
         reasons = {detail.get("reason") for detail in details}
         if "API_KEY_INVALID" in reasons or "API key not valid" in str(told.get("message")):
@@ -409,7 +298,7 @@ class _Told:
         body = read_error(self.content)
         body = replace(body, words=scrub(body.words, key))
         codes, fields = set[str](), set[str]()
-        if _TOO_LONG.search(body.words):
+        if TOO_LONG.search(body.words):
             codes.add("context_length_exceeded")
         if self.status == 429 and _NO_CREDIT.search(body.words):
             codes.add("insufficient_quota")
@@ -424,7 +313,7 @@ def _wait_s(details: Sequence[Mapping[str, Any]]) -> float | None:
     """Return the seconds to wait: until a daily quota is reset, else as many as ``RetryInfo`` has, or None."""
     for detail in details:
         violations = detail.get("violations")
-        for violation in map(_mapping, violations if isinstance(violations, list) else []):
+        for violation in map(mapping, violations if isinstance(violations, list) else []):
             if "PerDay" in str(violation.get("quotaId")):
                 now = datetime.now(UTC) + timedelta(hours=PACIFIC_OFFSET_H)
                 midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)
@@ -434,168 +323,3 @@ def _wait_s(details: Sequence[Mapping[str, Any]]) -> float | None:
         if delay:
             return float(delay[1])
     return None
-
-
-class GoogleBatches(BatchApi):
-    """Google's Batch API, with requests and results in files. A batch is recognized by its display name."""
-
-    def __init__(self, api: genai.client.AsyncClient, model: str, run_id: str) -> None:
-        self._api, self._model, self._run_id = api, model, run_id
-
-    def line(self, custom_id: str, body: str) -> bytes:
-        """See ``BatchApi``."""
-        given = json.loads(body)
-        request: dict[str, Any] = {"contents": given.pop("contents")}
-        if (said := given.pop("system_instruction", None)) is not None:
-            request["systemInstruction"] = {"parts": [{"text": said}]}
-        thinking = given.pop("thinking_config", None)
-        config = {_camel(name): value for name, value in given.items()}
-        if thinking is not None:
-            config["thinkingConfig"] = {_camel(name): value for name, value in thinking.items()}
-        request["generationConfig"] = config
-        return (json.dumps({"key": custom_id, "request": request}, separators=(",", ":")) + "\n").encode()
-
-    async def upload(self, lines: Sequence[bytes]) -> str:
-        """Upload an input file; return its name."""
-        options = types.HttpOptions(timeout=TRANSFER_MS)
-        config = types.UploadFileConfig(mime_type="application/jsonl", http_options=options)
-        made = await self._api.files.upload(file=io.BytesIO(b"".join(lines)), config=config)
-        return f"files/{_own_id(made.name, 'files')}"
-
-    async def create(self, uploaded: str, number: int) -> RemoteBatch:
-        """See ``BatchApi``."""
-        config = types.CreateBatchJobConfig(display_name=self._name(number))
-        await self._api.batches.create(model=self._model, src=uploaded, config=config)
-        return _batch(_told())
-
-    async def find(self, wanted: Mapping[int, Sequence[Call]]) -> dict[int, list[RemoteBatch]]:
-        """Read the account's list of batches until all are found, or to its end."""
-        names = {self._name(number): number for number in wanted}
-        found: dict[int, list[RemoteBatch]] = defaultdict(list)
-        missing, seen, token = set(wanted), set[str](), None
-        for _ in range(MOST_PAGES):
-            config = types.ListBatchJobsConfig(page_size=PAGE, page_token=token)
-            await self._api.batches.list(config=config)
-            page = _told()
-            listed = page.get("operations")
-            new = [each for each in map(_mapping, listed if isinstance(listed, list) else []) if _key(each) not in seen]
-            for each in new:
-                seen.add(_key(each))
-                number = names.get(str(_mapping(each.get("metadata")).get("displayName")))
-                if number is not None:
-                    found[number].insert(0, _batch(each))
-                    missing.discard(number)
-            token = page.get("nextPageToken")
-            if not missing or not new or not isinstance(token, str) or not token:
-                return dict(found)
-        raise ValueError(f"its list of batches has more than {MOST_PAGES} pages")
-
-    async def look(self, batch_id: str) -> RemoteBatch:
-        """See ``BatchApi``."""
-        await self._api.batches.get(name=f"batches/{batch_id}")
-        return _batch(_told())
-
-    async def cancel(self, batch_id: str) -> None:
-        """See ``BatchApi``."""
-        try:
-            await self._api.batches.cancel(name=f"batches/{batch_id}")
-        except errors.ClientError as error:
-            if error.code not in (400, 409):  # it has ended, or is about to
-                raise
-
-    async def read(self, file_id: str, most_bytes: int) -> bytes:
-        """See ``BatchApi``."""
-        content = _Content(most_bytes)
-        try:
-            config = types.DownloadFileConfig(http_options=types.HttpOptions(timeout=TRANSFER_MS))
-            await self._api.files.download(file=f"files/{file_id}", destination=content, config=config)
-        except _FullError:  # the last line then cannot be parsed
-            pass
-        return content.getvalue()
-
-    def result(self, line: dict[str, Any]) -> dict[str, Any]:
-        """See ``BatchApi``."""
-        custom_id, told = line["key"], _mapping(line.get("response"))
-        if told:
-            body: object = GeminiDialect().whole(told)
-            response = {"status_code": 200, "request_id": told.get("responseId"), "body": body}
-            return {"custom_id": custom_id, "response": response}
-        error = _mapping(line.get("error"))
-        code, said = error.get("code"), str(error.get("message"))
-        named = {"code": "context_length_exceeded"} if _TOO_LONG.search(said) else {}
-        status = HTTP_STATUS.get(code, 500) if isinstance(code, int) else 500
-        response = {"status_code": status, "request_id": "", "body": {"error": {"message": said, **named}}}
-        return {"custom_id": custom_id, "response": response}
-
-    def _name(self, number: int) -> str:
-        return f"okralong {self._run_id} {number}"
-
-
-class _FullError(Exception):
-    """A file is longer than the bytes that are read."""
-
-
-class _Content(io.BytesIO):
-    """The beginning of a file."""
-
-    def __init__(self, most_bytes: int) -> None:
-        super().__init__()
-        self._room = most_bytes
-
-    def write(self, data: Any) -> int:
-        written = super().write(data[: self._room])
-        self._room -= written
-        if written < len(data):
-            raise _FullError
-        return written
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(other.capitalize() for other in others)
-
-
-def _told() -> Mapping[str, Any]:
-    """Return the JSON of the response that the SDK has just read; its own objects lack counts and errors."""
-    response = _RESPONSE.get()
-    found = None if response is None else response.json()
-    if not isinstance(found, Mapping):
-        raise ValueError("a body that is no object")
-    return found
-
-
-def _key(batch: Mapping[str, Any]) -> str:
-    return str(batch.get("name"))[:200]
-
-
-def _own_id(name: object, kind: str) -> str:
-    """Return the id in the name of a resource, such as ``batches/ID``."""
-    return checked_id(str(name).removeprefix(f"{kind}/") if name else None)
-
-
-def _batch(told: Mapping[str, Any]) -> RemoteBatch:
-    """Read an operation. Raises ValueError if it has no name or state."""
-    metadata = _mapping(told.get("metadata"))
-    state = metadata.get("state")
-    if not isinstance(state, str):
-        raise ValueError("a batch without a state")
-    output = _mapping(metadata.get("output")) or _mapping(told.get("response"))
-    file, error = output.get("responsesFile"), _mapping(told.get("error"))
-    said = str(error.get("message"))[:500]
-    stats = metadata.get("batchStats")
-    return RemoteBatch(
-        id=_own_id(told.get("name"), "batches"),
-        status=ENDED.get(state.split("_STATE_")[-1], "in_progress"),
-        output_file_id=None if file is None else _own_id(file, "files"),
-        errors=(BatchError(str(error.get("code")), said),) if error else (),
-        completed=_counted(stats, "successfulRequestCount"),
-        total=_counted(stats, "requestCount"),
-    )
-
-
-def _counted(stats: object, name: str) -> int | None:
-    """Return a count, which is a string; one of 0 is left out."""
-    if not isinstance(stats, Mapping):
-        return None
-    text = str(stats.get(name, "0"))
-    return whole(int(text)) if text.isascii() and text.isdecimal() and len(text) <= 10 else None
