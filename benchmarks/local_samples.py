@@ -1,12 +1,15 @@
 """Measure how much of the gold evidence retrieval finds in generated reports in English, German and Chinese.
 
-    python -m benchmarks.local_samples WORK [--reports 4] [--questions 60] [--words 6000] [--out FILE]
+    python -m benchmarks.local_samples WORK [--reports 4] [--questions 60] [--words 6000] [--bm25] [--out FILE]
 
 The reports have the first reserved seed (``RESERVED_SEEDS``), which no training, tuning or test uses. A question is
 asked of its own reports. Recall is the share of the characters of the gold evidence in the first six chunks of 150
 tokens, as many as the default policy shows for a factoid question. The encoder and the cross-encoder are the shipped
 ones, which were trained on English; "reranked" orders the first 30 chunks of both retrievers by the cross-encoder
-alone, where the default policy mixes both scores.
+alone, where the default policy mixes both scores. With ``--bm25`` there are no vectors and no cross-encoder.
+
+"Quoted" is the share of questions where the sentence that ``readers/quoted.py`` chooses from the chunks of BM25 cites
+gold evidence; "answered" is the share of extractive questions where that sentence has the gold answer.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from statistics import fmean
 
 from okralong.lab.datasets.encoder import CachedEncoder, cached_encoder, index_encoder
 from okralong.lab.evidence.bench import ranked
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.readers.quoted import quoted
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import search
-from okralong.pipelines.core.types import Hit, Question
+from okralong.pipelines.core.types import Candidates, Hit, Question
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import index_here
@@ -37,33 +42,40 @@ SIZE, COUNT, CANDIDATES = 150, 6, 30
 RETRIEVERS = {"BM25": "exact", "dense": "semantic", "both": "reciprocal_rank"}
 
 
-def index(work: Path, sample: Sample) -> Archive:
-    """Return the archive of the sample's reports, which a second run opens."""
-    config = IndexConfig(granularities=[SIZE], embedding=EmbeddingConfig(of="each"))
+def index(work: Path, sample: Sample, words: bool) -> Archive:
+    """Return the archive of the sample's reports, which a second run opens; with ``words`` without vectors."""
+    config = IndexConfig(granularities=[SIZE], embedding=EmbeddingConfig(of="none" if words else "each"))
     raw = [RawDocument(each.doc_id, each.text, f"{each.doc_id}.txt") for each in sample.documents]
-    return index_here(str(work), raw, config, index_encoder(cached_encoder(work.parent)))
+    return index_here(str(work), raw, config, None if words else index_encoder(cached_encoder(work.parent)))
 
 
 async def recalls(
-    archive: Archive, encoder: CachedEncoder, reranker: CrossEncoder, questions: Sequence[Question]
+    archive: Archive, models: tuple[CachedEncoder, CrossEncoder] | None, questions: Sequence[Question], language: str
 ) -> dict[str, list[float]]:
-    """Return the recall of each question by retriever."""
-    found: dict[str, list[float]] = {name: [] for name in (*RETRIEVERS, "reranked")}
+    """Return the recall of each question by retriever, and what quoted sentences cite and have."""
+    found: dict[str, list[float]] = {}
     for question in questions:
-        gold = gold_spans(question)
-        vector = encoder.encode([question.question])[0]
+        gold, asked = gold_spans(question), question.question
+        vector = None if models is None else models[0].encode([asked])[0]
         languages = archive.languages_of(question.doc_ids)
-        candidates = await search(
-            archive.clients(SIZE), question.question, vector, question.doc_ids, CANDIDATES, languages
-        )
-        for name, retriever in RETRIEVERS.items():
-            found[name].append(_recall(ranked(candidates, retriever), gold))
-        pool = list(ranked(candidates, "reciprocal_rank"))[:CANDIDATES]
-        texts = [hit.chunk.text for hit in pool]
-        readings = reranker.read([question.question] * len(texts), texts)
-        order = sorted(range(len(pool)), key=lambda at: -readings[at].relevance)
-        found["reranked"].append(_recall([pool[at] for at in order], gold))
+        candidates = await search(archive.clients(SIZE), asked, vector, question.doc_ids, CANDIDATES, languages)
+        for name, retriever in RETRIEVERS.items() if models else [("BM25", "exact")]:
+            found.setdefault(name, []).append(_recall(ranked(candidates, retriever), gold))
+        if models is not None:
+            found.setdefault("reranked", []).append(_recall(_reranked(models[1], asked, candidates), gold))
+        said = quoted(asked, [passage_of(hit) for hit in candidates.exact[:COUNT]], language)
+        cites = [(each.doc_id, each.start_char, each.end_char) for each in said.citations]
+        found.setdefault("quoted", []).append(float((evidence_recall(gold, cites) or 0.0) > 0))
+        if question.type == "extractive":
+            found.setdefault("answered", []).append(float(any(each in said.answer for each in question.answers)))
     return found
+
+
+def _reranked(model: CrossEncoder, asked: str, candidates: Candidates) -> list[Hit]:
+    pool = list(ranked(candidates, "reciprocal_rank"))[:CANDIDATES]
+    texts = [hit.chunk.text for hit in pool]
+    readings = model.read([asked] * len(texts), texts)
+    return [pool[at] for at in sorted(range(len(pool)), key=lambda at: -readings[at].relevance)]
 
 
 def _recall(hits: Sequence[Hit], gold: Sequence[tuple[str, int, int]]) -> float:
@@ -78,23 +90,27 @@ def main() -> None:
     parser.add_argument("--reports", type=int, default=4)
     parser.add_argument("--questions", type=int, default=60)
     parser.add_argument("--words", type=int, default=6_000)
+    parser.add_argument("--bm25", action="store_true", help="without vectors and cross-encoder")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    reranker = load_reranker(RerankerConfig())
-    rows = []
+    models = None if given.bm25 else (cached_encoder(given.work), load_reranker(RerankerConfig()))
+    rows, head = [], ["language", "questions"]
     for language in LANGUAGES:
         sample = generate(given.reports, given.questions, RESERVED_SEEDS[0], given.words, language=language)
-        archive = index(given.work / language, sample)
+        archive = index(given.work / language, sample, given.bm25)
         asked = [question for question in sample.questions if question.evidence]
-        found = asyncio.run(recalls(archive, cached_encoder(given.work), reranker, asked))
+        found = asyncio.run(recalls(archive, models, asked, language))
         rows.append([language, str(len(asked)), *(f"{fmean(each):.2f}" for each in found.values())])
-    head = ["language", "questions", *RETRIEVERS, "reranked"]
+        head[2:] = found
     command = f"--reports {given.reports} --questions {given.questions} --words {given.words}"
+    command += " --bm25" if given.bm25 else ""
     text = "\n\n".join(
         [
             "# Evidence found in generated reports, by language",
             f"    python -m benchmarks.local_samples WORK {command} --out FILE",
-            f"Mean recall of the gold evidence in the first {COUNT} chunks of {SIZE} tokens.",
+            f"Mean recall of the gold evidence in the first {COUNT} chunks of {SIZE} tokens; shares of quoted "
+            "sentences\n"
+            "that cite gold evidence, and of extractive questions whose answer is in the sentence.",
             markdown_table(head, rows),
             "",
         ]

@@ -151,6 +151,10 @@ class ScriptedTools:
         return self._short_contract
 
     @property
+    def quotes(self) -> bool:
+        return False
+
+    @property
     def language(self) -> str:
         return self._language
 

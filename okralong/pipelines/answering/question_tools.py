@@ -92,6 +92,7 @@ class Ports:
         stronger: The ports with the run's stronger generator, if it has one.
         confidence: Estimates how probably answers are right; None if nothing does.
         answer_tokens: Returns the most tokens of an answer of a type, None if only the role limits it.
+        generates_english: Whether the generator knows English alone: the embedded model as shipped.
     """
 
     models: Models
@@ -109,6 +110,7 @@ class Ports:
     stronger: Ports | None = None
     confidence: ConfidenceModel | None = None
     answer_tokens: Callable[[str], int | None] = lambda _: None
+    generates_english: bool = False
 
     def with_stronger(self, generator: Generator, asked: Mapping[str, Any]) -> Ports:
         """Return the same ports with a stronger generator; the cross-encoder then answers no questions.
@@ -231,6 +233,11 @@ class QuestionTools:
         """See ``Tools``."""
         given = self.question.language
         return given if given not in ("", UNKNOWN) else language_asked(self.question.question)
+
+    @property
+    def quotes(self) -> bool:
+        """See ``Tools``."""
+        return self.ports.generates_english and not self._is_english
 
     @property
     def _is_english(self) -> bool:

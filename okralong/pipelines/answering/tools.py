@@ -147,6 +147,14 @@ class Tools(Retriever, Protocol):
         ...
 
     @property
+    def quotes(self) -> bool:
+        """True if the generator is the embedded model as shipped, and the question is in another language than English.
+
+        Such a model knows English alone, so that a sentence of the passages answers in its place.
+        """
+        ...
+
+    @property
     def language(self) -> str:
         """The language of the question, as a code of ISO 639-1."""
         ...

@@ -28,6 +28,7 @@ from okralong.pipelines.answering.readers.calculation import Calculation
 from okralong.pipelines.answering.readers.cell import Cell
 from okralong.pipelines.answering.readers.comparison import Comparison
 from okralong.pipelines.answering.readers.named import needed_rows
+from okralong.pipelines.answering.readers.quoted import Quoted
 from okralong.pipelines.answering.readers.reader import Reader, first_reading
 from okralong.pipelines.answering.readers.span import Span
 from okralong.pipelines.answering.readers.statement import Statement, read_statement
@@ -97,7 +98,7 @@ WORKFLOWS: Final[Mapping[Workflow, Callable[[Ask], Awaitable[Finds | Answer]]]] 
 }
 """Workflows by name. A workflow returns either retrieved chunks or an answer."""
 
-READERS: Final[Sequence[Reader]] = (Statement(), Calculation(), Bridge(), Comparison(), Cell(), Span())
+READERS: Final[Sequence[Reader]] = (Statement(), Calculation(), Bridge(), Comparison(), Cell(), Span(), Quoted())
 """The readers, in the order in which they are tried. One whose ``fits`` returns False is skipped."""
 
 
