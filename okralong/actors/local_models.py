@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from okralong.actors.retrieval import cross_encoder_of, needed_models
+from okralong.actors.retrieval import cross_encoder_of, generates_english, needed_models
 from okralong.actors.serve_models import QueryVectors
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, load_scorer, load_token_classifier
 from okralong.pipelines.answering.analyzers.analyzer import load_analyzer
@@ -120,6 +120,7 @@ class LocalModels(Models):
         self.parts = frozenset(part for part in PARTS if part in own)
         self.cross_encoder = cross_encoder_of(prepared, self.parts)
         self.analyzes_english = prepared.config.analyzer.knows_english_alone
+        self.generates_english = generates_english(prepared)
         most = prepared.config.reranker.max_batch
         embed: _Together[str, Any] = _Together(
             lambda texts: own["embedder"].use(lambda model: list(model.encode_queries(texts)))

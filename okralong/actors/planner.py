@@ -54,7 +54,6 @@ from okralong.pipelines.llm.ports import GatewayPort, SchedulerPort, Steps
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import SharedReplies
 from okralong.pipelines.methods.registry import StrategySpec, load_strategy
-from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 from okralong.pipelines.run.rows import KEPT, TAKEN, answer_row
 
 logger = logging.getLogger(__name__)
@@ -535,7 +534,6 @@ def asked_as(llm: GeneratorConfig) -> dict[str, Any]:
         "calculator": bool(llm.calculator),
         "short_contract": llm.short_contract,
         "name": llm.model,
-        "generates_english": llm.base_url == EMBEDDED and llm.model == EMBEDDED and llm.reader == SHIPPED,
         "answer_tokens": partial(_answer_tokens, llm.short_contract, bool(llm.room_for_thought)),
     }
 

@@ -49,6 +49,7 @@ class RetrievalNames:
         cross_encoder: What its cross-encoder can do.
         rules: An analyzer by rules, which each process loads itself.
         analyzes_english: Whether its analyzer knows English alone.
+        generates_english: Whether its generator does.
     """
 
     archive: str
@@ -58,6 +59,7 @@ class RetrievalNames:
     cross_encoder: CrossEncoder = RANKS_ONLY
     rules: AnalyzerConfig | None = None
     analyzes_english: bool = False
+    generates_english: bool = False
 
     @classmethod
     def of(cls, prepared: Prepared, shards: tuple[tuple[str, ...], ...], apps: Mapping[str, str]) -> RetrievalNames:
@@ -76,7 +78,14 @@ class RetrievalNames:
             cross_encoder_of(prepared, parts),
             rules=analyzer if analyzer.kind == "rules" else None,
             analyzes_english=analyzer.knows_english_alone,
+            generates_english=generates_english(prepared),
         )
+
+
+def generates_english(prepared: Prepared) -> bool:
+    """Return whether the generator knows English alone: the embedded model as shipped."""
+    llm = prepared.config.llm
+    return (llm.base_url, llm.model, llm.reader) == (EMBEDDED, EMBEDDED, SHIPPED)
 
 
 def cross_encoder_of(prepared: Prepared, parts: Collection[Part]) -> CrossEncoder:

@@ -29,7 +29,7 @@ class ServeModels(Models):
     def __init__(self, names: RetrievalNames) -> None:
         self.archive = Archive.open(names.archive)
         self.parts, self.cross_encoder = names.parts, names.cross_encoder
-        self.analyzes_english = names.analyzes_english
+        self.analyzes_english, self.generates_english = names.analyzes_english, names.generates_english
         self._shards = [Replicas([named_actor(name) for name in of_one]) for of_one in names.shards]
         self._rules = None if names.rules is None else load_analyzer(names.rules)
         self._apps = _app_handles(names.apps)

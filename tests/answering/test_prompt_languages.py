@@ -7,8 +7,11 @@ import pytest
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.languages import language_of_passages, language_of_text
 from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import in_other_language
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer, read_split, split_prompt, step_prompt
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Citation, Passage
+from okralong.pipelines.methods.registry import FullPolicy
 from tests.fakes.tools import analysis, paper_policy
 
 PASSAGE = Passage("bericht", 0, 60, "Der Auftragsbestand betrug Ende 2023 1.234,5 Mio. €.", 20, 1.0)
@@ -61,3 +64,13 @@ def test_a_passage_is_in_another_language_only_if_its_words_say_so() -> None:
     passages = [Passage("b", 0, len(german), german, 9, 1.0), Passage("e", 0, 20, "Revenue rose in 2022", 9, 1.0)]
     cited = [Citation("b", 0, 7, "Tabelle")]
     assert language_of_passages(passages, cited) == "de"
+
+
+def test_models_that_know_english_alone_neither_retrieve_nor_rank() -> None:
+    policy = load_config(FullPolicy, "policy/default.yaml")
+    assert in_other_language(policy, encodes=True, ranks=True) is policy
+    words = in_other_language(policy, encodes=False, ranks=False)
+    plan = organize(None, words, precise=False, language="zh")
+    assert (plan.exact_weight, plan.semantic_weight) == (1.0, 0.0)
+    assert words.rerank.candidates == 0
+    assert in_other_language(policy, encodes=False, ranks=True).rerank == policy.rerank

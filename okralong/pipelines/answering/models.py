@@ -45,13 +45,15 @@ class Models(ABC):
     """The shards of a run's archive, and its local models; ``parts`` names those that the run has.
 
     If there is no analyzer, the generator analyzes; if there is no embedder, the archive has no vectors. A method must
-    not be called if the run lacks its part. ``analyzes_english`` means that the analyzer knows English alone.
+    not be called if the run lacks its part. ``analyzes_english`` and ``generates_english`` mean that the
+    analyzer and the run's generator know English alone.
     """
 
     archive: Archive
     parts: frozenset[Part]
     cross_encoder: CrossEncoder = RANKS_ONLY
     analyzes_english: bool = False
+    generates_english: bool = False
 
     @abstractmethod
     def shards(self, granularity: int) -> Sequence[ShardClient]:

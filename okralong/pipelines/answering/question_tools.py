@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import astuple, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -28,7 +28,7 @@ from okralong.pipelines.answering.confidence_model import ConfidenceModel
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.languages import language_asked
 from okralong.pipelines.answering.models import Generator, GeneratorCall, Models
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Policy, in_other_language
 from okralong.pipelines.answering.prompts import demonstrations, with_demonstration
 from okralong.pipelines.answering.tools import ESCALATED, Branch
 from okralong.pipelines.archive.search import search, stored_compressed, stored_vectors
@@ -57,6 +57,7 @@ from okralong.pipelines.core.types import (
     WordKept,
 )
 from okralong.pipelines.llm.config import ANALYZE
+from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.statements.outline import outline_of
 
 
@@ -92,7 +93,6 @@ class Ports:
         stronger: The ports with the run's stronger generator, if it has one.
         confidence: Estimates how probably answers are right; None if nothing does.
         answer_tokens: Returns the most tokens of an answer of a type, None if only the role limits it.
-        generates_english: Whether the generator knows English alone: the embedded model as shipped.
     """
 
     models: Models
@@ -110,7 +110,6 @@ class Ports:
     stronger: Ports | None = None
     confidence: ConfidenceModel | None = None
     answer_tokens: Callable[[str], int | None] = lambda _: None
-    generates_english: bool = False
 
     def with_stronger(self, generator: Generator, asked: Mapping[str, Any]) -> Ports:
         """Return the same ports with a stronger generator; the cross-encoder then answers no questions.
@@ -172,10 +171,19 @@ class QuestionTools:
         """The archive and the run's local models."""
         return self.ports.models
 
-    @property
+    @cached_property
     def policy(self) -> Policy:
-        """See ``Tools``."""
-        return self.ports.policy
+        """See ``Tools``.
+
+        Models that know English alone retrieve and rank nothing for questions in other languages over documents in
+        other languages.
+        """
+        archive = self.models.archive
+        if self._is_english or archive.languages_of(self.doc_ids) <= {ENGLISH}:
+            return self.ports.policy
+        config = archive.manifest.get("config", {})
+        encodes = config.get("embedding", {}).get("model") != EMBEDDED
+        return in_other_language(self.ports.policy, encodes, not self.models.cross_encoder.reads_english)
 
     @property
     def window(self) -> int:
@@ -237,7 +245,7 @@ class QuestionTools:
     @property
     def quotes(self) -> bool:
         """See ``Tools``."""
-        return self.ports.generates_english and not self._is_english
+        return self.models.generates_english and self.ports.reads_answers and not self._is_english
 
     @property
     def _is_english(self) -> bool:
