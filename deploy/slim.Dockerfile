@@ -6,7 +6,7 @@
 FROM python:3.11-slim-bookworm AS build
 # PyTorch's own index has the build without CUDA, which is 2 GB smaller.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-ARG EXTRAS=faiss-cpu,embedded
+ARG EXTRAS=faiss-cpu,embedded,anthropic,google,otel
 COPY . /src
 RUN python3 -m venv /opt/okralong \
     && /opt/okralong/bin/pip install --no-cache-dir --no-compile --index-url "$TORCH_INDEX" \
