@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from okralong.jobs.service import ServiceSetup
 
 PORT: Final = 8100
+ENDING_S: Final = 10.0
+"""Seconds in addition to the grace, in which the run of the day is written. # project default"""
 STOPPED: Final = "The service has stopped. Paid replies are kept; start it again to continue."
 
 Archive = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
@@ -59,13 +61,13 @@ def serve(
     from okralong.jobs.terminal import ray_lines
     from okralong.pipelines.serving.guard import is_loopback
 
-    console = Console()
-    setup = checked_setup(archive, night, config, budget_usd, folder or Path(f"{_place(archive)}-serve"), tokens, host)
     if tokens is None and not is_loopback(host):
         raise ConfigError(
             f"A service on {host} can be reached from other machines and therefore needs tokens. Make one with "
             "okralong new-token NAME tokens.yaml and add --tokens tokens.yaml, or leave out --host."
         )
+    console = Console()
+    setup = checked_setup(archive, night, config, budget_usd, folder or Path(f"{_place(archive)}-serve"), tokens, host)
     port = free_port(host, port)
     stop = threading.Event()
     service = serving(partial(build, setup), host, port, setup.config.serve.grace_s + ENDING_S)
@@ -74,10 +76,6 @@ def serve(
         say_line(console, f"Serving {archive} at http://{_url_host(host)}:{port} for {whom}. Ctrl-C stops.")
         while not stop.wait(1.0):  # a signal is handled between two waits
             pass
-
-
-ENDING_S: Final = 10.0
-"""Seconds in addition to the grace, in which the run of the day is written. # project default"""
 
 
 def mcp(

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from okralong.jobs.day_run import days_folder
-from okralong.jobs.serve import build
+from okralong.jobs.serve import build, serve
 from okralong.jobs.service import Service, ServiceSetup
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.run.rows import BEGUN, table
 from okralong.pipelines.serving.asked import AskRequest, Event, Refused, final
 from okralong.pipelines.serving.config import ServeConfig, ServedConfig
@@ -157,6 +158,15 @@ def test_the_folder_of_a_day_is_that_of_its_set_up(tmp_path: Path) -> None:
         found, rest = days_folder(base, "2026-11-28", fingerprint)
         assert found.path.endswith(f"/2026-11-28{name}")
         assert [each.path[-len("2026-11-28.2") :].partition("2026-11-28")[2] for each in rest] == others
+
+
+def test_a_service_that_others_reach_needs_tokens_and_one_that_pays_a_cap(setup: ServiceSetup) -> None:
+    with pytest.raises(ConfigError, match="needs tokens"):
+        serve(setup.archive, host="0.0.0.0")
+    config = Path(setup.archive).parent / "serve.yaml"
+    config.write_text(config.read_text().replace("budget_usd: 1.0", "budget_usd: null"))
+    with pytest.raises(ConfigError, match="daily cap"):
+        serve(setup.archive, config=str(config))
 
 
 def test_the_application_has_its_routes(setup: ServiceSetup) -> None:
