@@ -35,6 +35,8 @@ def test_a_text_is_seen_without_case_punctuation_and_articles(text: str, expecte
         ("", "Alder", 0.0, 0.0),
         ("the", "a", 1.0, 1.0),  # nothing is left of either
         ("17,520 and 17,332", "17,520; 17,332", 2 * (2 / 3) * 1 / (2 / 3 + 1), 0.0),
+        ("董事长是王芳。", "王芳", 2 * (2 / 6) * 1 / (2 / 6 + 1), 0.0),  # six characters, two shared
+        ("2023年。", "2023年", 1.0, 1.0),  # a number is one word
     ],
 )
 def test_f1_and_exact_match(prediction: str, gold: str, f1: float, em: float) -> None:

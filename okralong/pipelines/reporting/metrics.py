@@ -19,7 +19,9 @@ from okralong.pipelines.core.types import TypedValue
 from okralong.pipelines.statements.values import agrees
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "。，、；：？！（）《》「」『』・")
+_UNSPACED = re.compile("([\u0e00-\u0e7f\u3041-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
+"""Characters of Thai, Japanese and Chinese, which have no blanks between words."""
 
 
 # --------
@@ -27,16 +29,17 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalise(text: str) -> str:
-    """Lower-case the text, remove ASCII punctuation, then the articles "a", "an" and "the", and surplus blanks."""
+    """Lower-case the text, remove ASCII and CJK punctuation, the articles "a", "an" and "the", and surplus blanks."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def token_f1(prediction: str, gold: str) -> float:
     """Return the harmonic mean of word precision and recall, 0 to 1. Repeated words count each time.
 
-    If either text has no words, the score is 1 if both have none, else 0 (SQuAD 2.0).
+    In scripts without blanks, each character is a word, as the evaluation of CMRC 2018 has it for Chinese. If either
+    text has no words, the score is 1 if both have none, else 0 (SQuAD 2.0).
     """
-    found, wanted = normalise(prediction).split(), normalise(gold).split()
+    found, wanted = (_UNSPACED.sub(r" \1 ", normalise(text)).split() for text in (prediction, gold))
     if not found or not wanted:
         return float(found == wanted)
     shared = (Counter(found) & Counter(wanted)).total()
