@@ -41,6 +41,13 @@ def test_documents_decide_the_language_of_a_few_words() -> None:
     assert question_language("2022") == UNKNOWN
 
 
+def test_english_has_the_benefit_of_the_doubt_over_english_documents() -> None:
+    for doubtful in ("Xanthogranulomatous cholecystitis: a premalignant condition?", "La Liga revenue"):
+        assert question_language(doubtful, ["en"]) == "en"
+    assert question_language("Operating profit of Société Générale", ["en", "fr"]) == "en"
+    assert question_language("Wie hoch war der Umsatz im Jahr 2023?", ["en"]) == "de"
+
+
 def test_documents() -> None:
     german = "Der Vorstand der Gesellschaft berichtet über die Entwicklung des Geschäfts im vergangenen Jahr. " * 30
     english = "The management board reports on the development of the business in the past year. " * 30

@@ -38,10 +38,11 @@ _SURE_PIECE: Final = 0.6
 _SURE_QUESTION: Final = 0.5
 """Least probability of a language other than English for a question. project default"""
 _SURE_DESPITE_ENGLISH: Final = 0.95
-"""The same if the question has English question words, which often stand beside foreign names. project default"""
+"""The same if the question has English question words, which often stand beside foreign names, or if all documents that
+are asked are English. project default"""
 
 _ENGLISH_WORDS_TEXT: Final = """
-who whose what which when where how why did does the were has have had is are between according and from with for by
+who whose what which when where how why did does the were has have had is are between according and from with for by of
 """
 _ENGLISH_WORDS: Final = frozenset(_ENGLISH_WORDS_TEXT.split())
 _ENGLISH_BEGINNINGS_TEXT: Final = "who whose what which when where how why did does"
@@ -117,6 +118,7 @@ def question_language(text: str, languages: Collection[str] = ()) -> str:
         languages: Languages of the documents that are asked, which decide where the words do not: "Umsatz 2022".
     """
     scope = {language for language in languages if language != UNKNOWN}
+    sure_of_other = _SURE_DESPITE_ENGLISH if scope == {ENGLISH} else _SURE_QUESTION
     if script := _by_script(text):
         return "ja" if script == "zh" and "ja" in scope and "zh" not in scope else script
     words = _WORD.findall(text.lower())
@@ -132,7 +134,7 @@ def question_language(text: str, languages: Collection[str] = ()) -> str:
         likely = best == ENGLISH and (english or ENGLISH in scope or not scope or probabilities[best] >= _SURE_QUESTION)
         if sure or likely:
             return ENGLISH
-    elif probabilities[best] >= _SURE_QUESTION and (not scope or best in scope or len(words) > _FEW_WORDS):
+    elif probabilities[best] >= sure_of_other and (not scope or best in scope or len(words) > _FEW_WORDS):
         return best
     if scope:
         return max(scope, key=lambda language: (probabilities.get(language, 0.0), language == ENGLISH, language))
