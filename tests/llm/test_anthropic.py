@@ -8,11 +8,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     QUESTION_MARK,
     CallFailed,
@@ -21,15 +24,21 @@ from okralong.pipelines.core.types import (
     Message,
     OverBudget,
     ReplyError,
+    Usage,
 )
+from okralong.pipelines.llm import completion
 from okralong.pipelines.llm.abilities import abilities, has_batches
+from okralong.pipelines.llm.completion import Bounds, read_completion, receive
 from okralong.pipelines.llm.config import LlmConfig, claude_generation
 from okralong.pipelines.llm.endpoint import check_endpoint, open_provider
 from okralong.pipelines.llm.prices import PriceTable
+from okralong.pipelines.llm.providers.anthropic import AnthropicDialect
 from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.rate_limit import LimitHeaders
+from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
 from tests.conftest import CHECKOUT
+from tests.fakes.anthropic.translate import event_bytes
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.anthropic_run import CALLS, MODEL, RATES, claude_config
 from tests.llm.tools import all_bytes, ask, client_over, rows
@@ -338,3 +347,57 @@ def test_after_a_kill_only_calls_in_flight_are_paid_for_again(tmp_path: Path, se
     assert len(lost) <= 4, "as many as were in flight"
     assert len(server.received("chat")) <= CALLS + len(lost)
     assert settled - 1e-12 <= float(server.bill_usd) <= sum(row["cost_usd"] for row in ledger) + 1e-12
+
+
+class _Streamed:
+    """A stream of events, as ``receive`` takes it."""
+
+    headers: ClassVar[dict[str, str]] = {"content-type": "text/event-stream"}
+
+    def __init__(self, *events: dict[str, Any]) -> None:
+        self._events = events
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        for event in self._events:
+            yield event_bytes(event)
+            await asyncio.sleep(0)
+
+
+def _begun() -> dict[str, Any]:
+    prompt = {"input_tokens": 10, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 7}
+    return {"type": "message_start", "message": {"model": MODEL, "usage": {**prompt, "output_tokens": 1}}}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+
+
+def _ended(reason: str, usage: dict[str, int], **more: Any) -> dict[str, Any]:
+    return {"type": "message_delta", "delta": {"stop_reason": reason, **more}, "usage": usage}
+
+
+async def _read(*events: dict[str, Any], max_tokens: int = 100) -> RawReply:
+    bounds = Bounds(20, 400, max_tokens)
+    received = await receive(_Streamed(*events), bounds, count_tokens, AnthropicDialect())
+    return read_completion(received, bounds, MODEL, count_tokens)
+
+
+async def test_a_refusal_before_the_first_token_is_charged_by_its_usage() -> None:
+    why = {"type": "refusal", "category": "cyber", "explanation": "This could enable harm."}
+    raw = await _read(_begun(), _ended("refusal", {"output_tokens": 0}, stop_details=why), {"type": "message_stop"})
+    assert (raw.reply.usage, raw.counted_here, raw.refusal) == (Usage(22, 5, 0, 0, 7), False, "This could enable harm.")
+
+
+async def test_a_stream_without_the_usage_of_its_end_is_counted_here() -> None:
+    raw = await _read(_begun(), _text("Two words"), _ended("end_turn", {}), {"type": "message_stop"})
+    assert (raw.counted_here, raw.reply.usage.completion_tokens) == (True, count_tokens("Two words"))
+
+
+async def test_an_aborted_stream_is_charged_for_the_prompt_that_its_beginning_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(completion, "ABORT_GRACE_S", 0.0)
+    raw = await _read(_begun(), *[_text("word " * 50)] * 40, max_tokens=4)
+    assert raw.aborted
+    assert replace(raw.reply.usage, completion_tokens=0) == Usage(22, 5, 0, 0, 7)
+    assert raw.reply.usage.completion_tokens > 4

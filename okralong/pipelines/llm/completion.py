@@ -96,16 +96,17 @@ class Bounds:
         """Return whether a reply of this length must have ignored its limit."""
         return completion_tokens > OVERLONG * self.max_tokens + SLACK
 
-    def usage_problem(self, told: object, chars: int) -> str:
+    def usage_problem(self, told: object, chars: int, refusal_chars: int = 0) -> str:
         """Return why the usage ``told`` for a reply of ``chars`` characters is impossible, or "" if it is possible.
 
         Thought that is not sent counts toward the limit, too. A character has at most four bytes and so four tokens.
+        ``refusal_chars`` of the characters are a refusal, which the model may not have written.
         """
         if not isinstance(told, Mapping) or not told:
             return "the endpoint reported no usage"
         for name, least, most in (
             ("prompt_tokens", 1, max(2 * self.prompt_tokens, self.prompt_bytes + TEMPLATE_TOKENS)),
-            ("completion_tokens", min(1, chars), self.max_tokens + 4 * chars + SLACK),
+            ("completion_tokens", min(1, chars - refusal_chars), self.max_tokens + 4 * chars + SLACK),
         ):
             value = told.get(name)
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
@@ -463,11 +464,12 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
     chars = max(received.chars, sum(map(len, texts.values())))
     shown = {name: text[: bounds.longest_text] for name, text in texts.items()}
     told = received.body.get("usage")
-    doubt = "the reply was aborted" if received.aborted else bounds.usage_problem(told, chars)
+    problem = bounds.usage_problem(told, chars, len(texts.get("refusal", "")))
+    doubt = "the reply was aborted" if received.aborted else problem
     if doubt:
         completion_tokens = math.ceil(_count("".join(shown.values()), chars, count))
         usage = Usage(bounds.prompt_tokens, 0, completion_tokens)
-        if received.aborted and not bounds.usage_problem(told, chars):  # some streams state their usage in each event
+        if received.aborted and not problem:  # some streams state their usage in each event
             so_far = _usage(_mapping(told))
             unseen = 0 if any(texts.get(name) for name in THOUGHT) else so_far.reasoning_tokens
             most = max(so_far.completion_tokens, completion_tokens + unseen)

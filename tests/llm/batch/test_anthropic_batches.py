@@ -133,6 +133,24 @@ async def test_a_batch_under_way_that_nobody_recorded_is_waited_for(tmp_path: Pa
     agree(tmp_path, claude)
 
 
+async def test_a_batch_that_is_not_created_waits_for_no_other_of_its_size(
+    tmp_path: Path, claude: EndpointProcess
+) -> None:
+    claude.change({"batches": {"requests_per_s": 0.0}})
+    async with batch_run(tmp_path, batch_config(claude.anthropic_url)) as run, asyncio.timeout(30):
+        first = asyncio.create_task(run.ask(*QUESTIONS))
+        while not ids(claude):  # noqa: ASYNC110 - of another process, which sets no event here
+            await asyncio.sleep(0.02)
+        claude.change({"faults": [{"kind": "server_error", "where": "batches", "contains": CREATE, "times": 1}]})
+        second = asyncio.create_task(run.ask(*(f"later {each}" for each in QUESTIONS)))
+        while len(ids(claude)) < 2:  # noqa: ASYNC110 - of another process, which sets no event here
+            await asyncio.sleep(0.02)
+        claude.change({"batches": {"requests_per_s": 1000.0}})
+        assert texts(await first) == [f"An answer to: {each}" for each in QUESTIONS]
+        assert texts(await second) == [f"An answer to: later {each}" for each in QUESTIONS]
+    agree(tmp_path, claude)
+
+
 async def test_two_runs_of_the_same_questions_never_take_each_others_batches(
     tmp_path: Path, claude: EndpointProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

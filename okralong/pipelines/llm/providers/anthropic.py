@@ -266,7 +266,9 @@ class AnthropicDialect(Dialect):
         if kind == "message_start":
             message = _mapping(found.get("message"))
             self._usage |= _mapping(message.get("usage"))
-            return {"model": message.get("model"), "choices": [{"index": 0, "delta": {}}]}
+            begun = {"model": message.get("model"), "choices": [{"index": 0, "delta": {}}], **self._told()}
+            self._usage["output_tokens"] = 0  # the count so far; one that stays is no count of the reply
+            return begun
         if kind == "content_block_start":
             return _chunk(_delta_of_block(found.get("content_block")))
         if kind == "content_block_delta":
@@ -340,6 +342,8 @@ class AnthropicBatches(BatchApi):
     def __init__(self, http: anthropic.AsyncAnthropic, run_id: str, tell: Callable[[str], None], poll_s: float) -> None:
         self._http, self._tell, self._poll_s = http, tell, poll_s
         self._mark = "-" + hashlib.sha256(run_id.encode()).hexdigest()[:MARK_CHARS]
+        self._claimed: set[str] = set()
+        """Batches that are known to be others than a missing one."""
 
     def line(self, custom_id: str, body: str) -> bytes:
         """See ``BatchApi``."""
@@ -352,10 +356,16 @@ class AnthropicBatches(BatchApi):
     async def create(self, uploaded: bytes, number: int) -> RemoteBatch:
         """See ``BatchApi``."""
         options: Any = {"headers": {"Content-Type": "application/json"}, "timeout": TRANSFER_S}
-        return _read(await self._http.post(BATCHES, cast_to=object, content=uploaded, options=options))
+        created = _read(await self._http.post(BATCHES, cast_to=object, content=uploaded, options=options))
+        self._claimed.add(created.id)
+        return created
 
     async def look(self, batch_id: str) -> RemoteBatch:
         """See ``BatchApi``."""
+        self._claimed.add(batch_id)
+        return await self._state(batch_id)
+
+    async def _state(self, batch_id: str) -> RemoteBatch:
         return _read(await self._http.get(f"{BATCHES}/{batch_id}", cast_to=object))
 
     async def cancel(self, batch_id: str) -> None:
@@ -395,6 +405,8 @@ class AnthropicBatches(BatchApi):
             for each in batches:
                 if _created(each) < oldest - CLOCKS_DIFFER:
                     return found
+                if each.get("id") in self._claimed:
+                    continue
                 sizes = {number for number in names.keys() - found.keys() if len(names[number]) == _read(each).total}
                 if sizes:
                     ended = await self._ended(_read(each))
@@ -413,7 +425,7 @@ class AnthropicBatches(BatchApi):
             )
         while not batch.ended:
             await asyncio.sleep(self._poll_s)
-            batch = await self.look(batch.id)
+            batch = await self._state(batch.id)
         return batch
 
     async def _first_name(self, batch: RemoteBatch) -> str:
