@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from okralong.pipelines.answering.answer_types import TEXT, AnswerType, with_value
-from okralong.pipelines.core.types import Answer, Citation, Passage
+from okralong.pipelines.answering.answer_types import TEXT, AnswerType, slow_schema_reason, with_value
+from okralong.pipelines.core.types import Answer, Citation, Passage, QuestionError
 from okralong.pipelines.run.questions import question_row, read_questions
 
 
@@ -48,6 +48,46 @@ def test_types_have_one_written_form(cells: dict[str, Any], written: str) -> Non
     assert (question.answer_type, bad) == (written, [])
     assert str(AnswerType.of(written)) == written
     assert read_questions([question_row(question)])[0] == [question]
+
+
+@pytest.mark.parametrize("name", ["$ref", "$dynamicRef"])
+def test_a_schema_that_refers_to_another_document_is_refused(name: str) -> None:
+    far = {"type": "object", "properties": {"buyer": {name: "file:///etc/hostname"}}}
+    (_, bad) = read_questions([{"question": "Who?", "answer_type": "text"}, {"question": "Who?", "answer_type": far}])
+    assert "to another document" in bad[0].message
+    with pytest.raises(QuestionError, match="another document"):
+        AnswerType.of(json.dumps(far))
+
+
+SLOW: list[tuple[dict[str, Any], str]] = [
+    ({"type": "string", "pattern": "(a+)+$"}, "the keyword pattern"),
+    ({"properties": {"a": {"patternProperties": {"(a+)+$": {}}}}}, "the keyword patternProperties"),
+    ({"anyOf": [{"type": "string"}], "unevaluatedProperties": False}, "the keyword unevaluatedProperties"),
+    ({"allOf": [{"$ref": "#"}]}, "# refers to itself"),
+    ({"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}, "#/$defs/a refers to itself"),
+    ({"$ref": "#/$defs/b", "$defs": {}}, "names none of its parts"),
+    (
+        {
+            "$ref": "#/$defs/0",
+            "$defs": {"20": {}} | {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(20)},
+        },
+        "multiply to more than 10,000",
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "why"), SLOW)
+def test_schemas_that_take_long_to_check(schema: dict[str, Any], why: str) -> None:
+    assert why in slow_schema_reason(json.dumps(schema))
+
+
+def test_schemas_that_are_checked_at_once() -> None:
+    class Sales(BaseModel):
+        pattern: str
+        sales: list[Sale]
+
+    for harmless in ("", "money", json.dumps(SCHEMA), json.dumps(Sales.model_json_schema())):
+        assert slow_schema_reason(harmless) == ""
 
 
 def test_a_schema_may_be_a_file_beside_the_questions_or_a_pydantic_model(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final, get_args
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from pydantic import BaseModel
+from referencing import Registry
 
 from okralong.pipelines.answering.languages import language_of_passages, language_of_text
 from okralong.pipelines.core.loops import off_loop
@@ -195,7 +196,80 @@ def _schema(found: Any) -> AnswerType:
             f"{', '.join(sorted(_SAYS))}. Name the properties that are asked for, as in "
             '{"type": "object", "properties": {"name": {"type": "string"}}}.'
         )
+    for each in _mappings(found):
+        for name in ("$ref", "$dynamicRef"):
+            if isinstance(each.get(name), str) and not each[name].startswith("#"):
+                # A validator would fetch it, also from a file.
+                raise QuestionError(
+                    f"The answer_type is a JSON schema with the {name} {each[name]!r} to another document. Copy that "
+                    "one into $defs and write #/$defs/NAME."
+                )
     return AnswerType(SCHEMA, schema=json.dumps(found, ensure_ascii=False))
+
+
+def _mappings(found: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield all objects in a JSON value."""
+    waiting = [found]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            yield one
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+
+
+MOST_PARTS: Final = 10_000
+"""Most parts of a stranger's schema once its references are replaced by what they name. # project default"""
+_SLOW: Final = ("pattern", "$id", "$anchor", "$dynamicRef", "$dynamicAnchor")
+_SLOW_PARTS: Final = ("patternProperties", "unevaluatedProperties", "unevaluatedItems")
+
+
+def slow_schema_reason(written: str) -> str:
+    """Return why checking a value against a type could take very long, or "".
+
+    For types from people who are not trusted: regular expressions, references that repeat themselves or multiply, and
+    ``unevaluated...``, whose time doubles with each level, could stop a process.
+    """
+    if not written.lstrip().startswith("{"):
+        return ""
+    root = json.loads(written)
+    sizes: dict[str, int] = {}
+
+    def size(part: Any, within: tuple[str, ...]) -> int:
+        if isinstance(part, list):
+            return 1 + sum(size(each, within) for each in part)
+        if not isinstance(part, Mapping):
+            return 1
+        slow = [name for name in _SLOW if isinstance(part.get(name), str)]
+        slow += [name for name in _SLOW_PARTS if isinstance(part.get(name), Mapping | bool)]
+        if slow:
+            raise ValueError(f"it has the keyword {slow[0]}")
+        total = 1 + sum(size(each, within) for name, each in part.items() if name != "$defs")
+        if isinstance(name := part.get("$ref"), str):
+            if name in within:
+                raise ValueError(f"{name} refers to itself")
+            if name not in sizes:
+                sizes[name] = size(_named_part(root, name), (*within, name))
+            total += sizes[name]
+        if total > MOST_PARTS:
+            raise ValueError(f"its references multiply to more than {MOST_PARTS:,} parts")
+        return total
+
+    try:
+        size(root, ("#",))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _named_part(root: Any, name: str) -> Any:
+    part = root
+    for key in name.removeprefix("#/").split("/"):
+        if not isinstance(part, Mapping) or key not in part:
+            raise ValueError(f"{name} names none of its parts, as #/$defs/NAME does")
+        part = part[key]
+    return part
 
 
 def _list_of(one: AnswerType) -> AnswerType:
@@ -248,7 +322,8 @@ def typed_value(wanted: AnswerType, said: Sequence[tuple[str, str, Context]]) ->
     if wanted.kind == SCHEMA:
         try:
             found = json.loads(said[0][0])
-            Draft202012Validator(json.loads(wanted.schema)).validate(found)
+            # The registry is empty, so that no reference is fetched.
+            Draft202012Validator(json.loads(wanted.schema), registry=Registry()).validate(found)
         except ValidationError as error:
             raise ValueError(error.message) from None
         return TypedValue(json.dumps(found, ensure_ascii=False))

@@ -7,11 +7,11 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 from pydantic import Field
 
-from okralong.pipelines.answering.answer_types import names_schema_file
+from okralong.pipelines.answering.answer_types import names_schema_file, slow_schema_reason
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import JournalRow
@@ -25,6 +25,10 @@ MOST_FOUND: Final = 50
 """Most chunks that a search returns. # project default"""
 MOST_ROWS: Final = 500
 """Most answers on a page. # project default"""
+
+
+MOST_NAME_CHARS: Final = 1_000
+"""Longest entry of ``doc_ids`` or ``choices``. # project default"""
 
 
 class Refused(Exception):
@@ -50,10 +54,10 @@ class AskRequest(Settings):
     """
 
     question: str
-    doc_ids: list[str] = Field(default_factory=list, max_length=1_000)
+    doc_ids: list[Annotated[str, Field(max_length=MOST_NAME_CHARS)]] = Field(default_factory=list, max_length=1_000)
     where: str = ""
     type: str = ""
-    choices: list[str] = Field(default_factory=list, max_length=100)
+    choices: list[Annotated[str, Field(max_length=MOST_NAME_CHARS)]] = Field(default_factory=list, max_length=100)
 
     def to_question(self, query_id: str, most_chars: int) -> Question:
         """Return the question. Raises Refused if it cannot be asked."""
@@ -81,6 +85,10 @@ class AskRequest(Settings):
             (question,), _ = read_questions([row])
         except Exception as error:  # InputError; its message names a file of questions, which nobody sent
             raise Refused(422, "invalid_request", _without_place(str(error))) from error
+        if why := slow_schema_reason(self.type):
+            raise Refused(
+                422, "invalid_request", f"Checking answers against this JSON schema could take very long: {why}."
+            )
         return question
 
 
@@ -113,7 +121,8 @@ class Event:
 
     def sse(self) -> str:
         """Return it as a server-sent event."""
-        return f"event: {self.name}\ndata: {json.dumps(self.data, ensure_ascii=False)}\n\n"
+        # In ASCII: some clients take U+2028, which documents have, for the end of a line.
+        return f"event: {self.name}\ndata: {json.dumps(self.data)}\n\n"
 
 
 PLAN_KEYS: Final = ("workflow", "granularity", "count", "max_sub_questions", "max_steps", "reasons")
