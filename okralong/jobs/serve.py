@@ -58,7 +58,9 @@ def serve(
 ) -> None:
     """Answer questions over HTTP: events, OpenAI's protocol and MCP, with tokens, budgets and an audit log."""
     from okralong.actors.web_service import free_port, serving
+    from okralong.jobs.service import SERVICE
     from okralong.jobs.terminal import ray_lines
+    from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.serving.guard import is_loopback
 
     if tokens is None and not is_loopback(host):
@@ -69,6 +71,8 @@ def serve(
     console = Console()
     setup = checked_setup(archive, night, config, budget_usd, folder or Path(f"{_place(archive)}-serve"), tokens, host)
     port = free_port(host, port)
+    with Folder.of(setup.folder).locked(SERVICE):
+        pass  # an error before anything starts; then the replica takes the lock
     stop = threading.Event()
     service = serving(partial(build, setup), host, port, setup.config.serve.grace_s + ENDING_S)
     with saying(STOPPED), ray_lines(console, setup.folder), on_stop(stop.set), service:

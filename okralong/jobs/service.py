@@ -51,6 +51,8 @@ from okralong.pipelines.serving.tokens import Caller, Tokens
 
 logger = logging.getLogger(__name__)
 
+SERVICE: Final = "an okralong service"
+"""Who holds the lock of a service's folder."""
 SAMPLE: Final = "What is it?"
 """``prepare`` checks a run with its questions; those of a service come later."""
 RETRIEVALS_SHOWN: Final = 4
@@ -182,6 +184,7 @@ class Service:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._retired: set[DayRun] = set()
         self._closing = False
+        self._has_lock = False
         self._night = NightAnswers(Folder.of(setup.night), self._limits.links) if setup.night else None
 
     async def open(self) -> None:
@@ -220,15 +223,15 @@ class Service:
         query_id = query_id_of(caller.name, asked, run.prepared.fingerprint, key)
         going: _Going | None = None
         try:
-            while (going := self._going.get(query_id)) is not None and going.abandoned:
-                await going.over.wait()
-            if going is None:
+            if (going := await self._joinable(query_id)) is None:
                 if (row := await run.finished(query_id)) is not None:
                     yield await self._answer_event(run, row, replayed=True)
                     return
                 self._check_budget(run, caller)
                 doc_ids = await self._read_by[run].scope(question)
-                going = self._begin(run, replace(question, query_id=query_id), doc_ids)
+                going = await self._joinable(query_id) or self._begin(
+                    run, replace(question, query_id=query_id), doc_ids
+                )
             going.listeners += 1
             try:
                 async for event in going.listen(self._limits.timeout_s):
@@ -241,10 +244,14 @@ class Service:
         finally:
             run.leave()
 
+    async def _joinable(self, query_id: str) -> _Going | None:
+        """Return the same question if it is being answered. One that was abandoned is waited for."""
+        while (going := self._going.get(query_id)) is not None and going.abandoned:
+            await going.over.wait()
+        return going
+
     def _begin(self, run: DayRun, question: Question, doc_ids: tuple[str, ...]) -> _Going:
-        """Start to answer a question, or join the same question if it was started meanwhile."""
-        if (already := self._going.get(question.query_id)) is not None and not already.abandoned:
-            return already
+        """Start to answer a question."""
         going = self._going[question.query_id] = _Going()
         run.enter()
         self._start(self._carry(run, question, doc_ids, going))
@@ -287,7 +294,7 @@ class Service:
     def _check_budget(self, run: DayRun, caller: Caller) -> None:
         """Refuse a question for which nothing is left. Whether a call fits is decided before it is sent."""
         share = run.budget.share(caller.name)
-        if share.left_usd is not None and share.left_usd <= 0:
+        if share.cap_usd is not None and share.spent_usd >= share.cap_usd:  # what is only reserved may come back
             raise Refused(
                 402,
                 "budget_exhausted",
@@ -309,26 +316,37 @@ class Service:
 
     async def _today(self) -> DayRun:
         """Return the run of today over the newest version of the archive, for a request that leaves it at its end."""
+        while True:
+            # A task of its own: a client that leaves must not end the change of runs halfway.
+            run: DayRun = await asyncio.shield(self._start(self._newest_run()))
+            if run is self._run:
+                run.enter()
+                return run
+
+    async def _newest_run(self) -> DayRun:
         async with self._choosing:
             if self._closing:
                 raise Refused(503, "unavailable", "The service is stopping.", RETRY_S)
             day = f"{datetime.now(UTC):%Y-%m-%d}"
             try:
                 newer = await self._newer_version()
-                if self._run is not None and (newer is not None or self._run.day != day):
-                    await self._retire(self._run, wait=self._run.day == day)
-                    self._run = None
+                retired = self._run
                 if newer is not None:
                     self._reading = newer
+                if retired is not None and (newer is not None or retired.day != day):
+                    self._run = None
+                    await self._retire(retired, wait=retired.day == day)
                 if self._run is None:
                     self._run = await self._opened(day)
             except OkraError as error:
                 raise Refused(503, "unavailable", str(error), RETRY_S) from error
-            self._run.enter()
             return self._run
 
     async def _opened(self, day: str) -> DayRun:
         prepared, base = self._reading.prepared, Folder.of(self._setup.folder)
+        if not self._has_lock:  # another service with another config would write its own run under a cap of its own
+            self._held.enter_context(base.locked(SERVICE))
+            self._has_lock = True
         folder, others = days_folder(base, day, prepared.fingerprint)
         spent, rows = spent_usd(others)
         cap = None if self._config.budget_usd is None else max(0.0, self._config.budget_usd - spent)
@@ -413,11 +431,10 @@ class Service:
 
     async def cost(self, caller: Caller) -> dict[str, Any]:
         """See ``ServicePort``."""
-        run = self._run
-        told: dict[str, Any] = {
-            "day": None if run is None else run.day,
-            "run": None if run is None else run.folder.path,
-        }
+        run = self._shown_run
+        told: dict[str, Any] = {"day": None if run is None else run.day}
+        if caller.sees_all:  # a path of this machine
+            told["run"] = None if run is None else run.folder.path
         if run is not None:
             budget = run.budget
             whole = Share(budget.settled_usd + budget.unknown_usd, budget.reserved_usd, budget.cap_usd)
@@ -430,8 +447,13 @@ class Service:
 
     async def facts(self) -> dict[str, Any]:
         """See ``ServicePort``."""
-        run = self._run
-        return {"status": "ok" if run is not None else "no generator", "archive_version": self._reading.archive.version}
+        status = "no generator" if self._shown_run is None else "ok"
+        return {"status": status, "archive_version": self._reading.archive.version}
+
+    @property
+    def _shown_run(self) -> DayRun | None:
+        """The run of the day, or while it changes, the one that ends."""
+        return self._run or next(iter(self._retired), None)
 
 
 _BESIDE: Final = ("/wide", "/named")

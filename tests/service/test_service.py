@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -98,6 +99,48 @@ async def test_a_restart_replays_and_a_newer_version_begins_a_run_under_the_same
         assert manifest is not None
         assert manifest["questions"] == 1
         assert manifest["totals"]["settled_usd"] > 0
+
+
+async def test_a_client_that_leaves_while_the_run_changes_ends_nothing(
+    setup: ServiceSetup, endpoint_server: FakeOpenAI
+) -> None:
+    async with running(setup) as service:
+        endpoint_server.delay_s = 2.0
+        first = asyncio.create_task(ask(service, "What floods?"))
+        while not endpoint_server.received:  # noqa: ASYNC110 - of another thread
+            await asyncio.sleep(0.05)
+        reports = Path(setup.archive).parent / "reports"
+        (reports / "new.txt").write_text("Alder Orchards grows apples. It was founded in 1951 by Ines Calder.")
+        await asyncio.to_thread(index_plain, Path(setup.archive), reports)
+        leaves = asyncio.create_task(ask(service, "Who grows apples?"))
+        while (await service.facts())["archive_version"] == 1:  # noqa: ASYNC110 - as a client sees it
+            await asyncio.sleep(0.01)
+        leaves.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaves
+        assert not first.done()
+        assert (await service.facts())["status"] == "ok"
+        endpoint_server.delay_s = 0.0
+        answer = await ask(service, "Who grows apples?")
+        assert first.done()  # under one cap, a run begins when the one before it has ended
+        assert (await first)["status"] == "answered"
+        assert not (await ask(service, "Who makes things?"))["replayed"]
+        assert (await ask(service, "Who grows apples?")) == answer | {"replayed": True}
+    assert [run.name[10:] for run in runs(setup)] == ["", ".2"]
+    for run in runs(setup):
+        assert Folder.of(run).read_manifest() is not None
+
+
+async def test_two_services_never_write_one_folder(setup: ServiceSetup, endpoint_server: FakeOpenAI) -> None:
+    short = {"llm": setup.config.llm.model_copy(update={"window": 64_000})}  # its answers are of another set-up
+    other = replace(setup, config=setup.config.model_copy(update=short))
+    async with running(setup), running(other) as second:
+        with pytest.raises(Refused, match="okralong service") as refused:
+            await ask(second, "What floods?")
+        assert refused.value.status == 503
+    assert endpoint_server.received == []
+    async with running(other) as second:
+        assert (await ask(second, "What floods?"))["status"] == "answered"
 
 
 async def test_the_cap_of_all_holds_over_the_runs_of_a_day(setup: ServiceSetup, endpoint_server: FakeOpenAI) -> None:
