@@ -98,6 +98,10 @@ def test_typed_answers_and_filters(served: Served) -> None:
         assert "no_such_column" in wrong.json()["error"]["message"]
         assert client.post("/ask", json={"question": "What?", "doc_ids": ["nothing"]}).status_code == 422
         assert client.post("/ask", json={"question": "What?", "doc_id": "a"}).status_code == 422
+        chat = {"messages": [{"role": "user", "content": "What?"}], "doc_ids": ["a"] * 1_001}
+        many = client.post("/v1/chat/completions", json=chat)
+        assert many.status_code == 422
+        assert "doc_ids: List should have at most 1000 items" in many.json()["error"]["message"]
         assert client.post("/ask", content=b"{", headers={"Content-Type": "application/json"}).status_code == 422
     assert len(served.server.received) <= 2
 

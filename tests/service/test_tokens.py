@@ -9,11 +9,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.serving.asked import AskRequest, Refused, caller_of, query_id_of
+from okralong.pipelines.serving.asked import AskRequest, Event, Refused, caller_of, query_id_of
 from okralong.pipelines.serving.audit import AuditLog
 from okralong.pipelines.serving.config import ServeConfig
 from okralong.pipelines.serving.guard import Guard, caller_in, notes_in
@@ -40,6 +41,16 @@ def test_a_token_is_known_by_its_hash_and_refused_once_it_is_removed(tmp_path: P
     assert tokens.caller(f"Bearer {ada}") is not None
     path.unlink()
     assert tokens.caller(f"Bearer {ada}") is None
+
+
+def test_a_file_of_tokens_that_was_away_counts_again(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.yaml"
+    ada = add_token(path, "ada", 1.5, 30)
+    tokens = Tokens(path, ServeConfig())
+    path.rename(tmp_path / "away")
+    assert tokens.caller(f"Bearer {ada}") is None
+    (tmp_path / "away").rename(path)
+    assert tokens.caller(f"Bearer {ada}") is not None
 
 
 def test_a_name_is_used_once_and_has_no_dot(tmp_path: Path) -> None:
@@ -88,6 +99,7 @@ def test_an_id_is_that_of_the_same_request_only() -> None:
         ({"question": "x", "doc_ids": ["each"]}, "each"),
         ({"question": "x", "type": "pounds"}, "not known"),
         ({"question": " "}, "question"),
+        ({"question": "x", "type": '{"pattern": "(a+)+", "type": "string"}'}, "very long: it has the keyword pattern"),
     ],
 )
 def test_questions_that_are_refused(asked: dict[str, Any], why: str) -> None:
@@ -138,6 +150,45 @@ async def test_the_guard_refuses_and_logs_without_secrets(tmp_path: Path) -> Non
     assert len(rows[6]["question_sha256"]) == 64
     assert token not in log.read_text()
     assert "secret" not in log.read_text()
+
+
+async def test_a_browser_asks_about_an_allowed_origin_without_a_token(tmp_path: Path) -> None:
+    config = ServeConfig(allowed_origins=["https://a.example"])
+    add_token(tmp_path / "tokens.yaml", "ada", 1.0, 5)
+
+    async def never(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("a preflight has no token, so it reaches no route")
+
+    inner = CORSMiddleware(never, config.allowed_origins, ["GET", "POST"], ["*"])
+    audit = AuditLog(tmp_path / "audit", "hash")
+    guard = Guard(inner, "127.0.0.1", config, Tokens(tmp_path / "tokens.yaml", config), audit)
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(guard), base_url="http://127.0.0.1:8100") as client:
+        allowed = await client.options("/ask", headers=asks | {"Origin": "https://a.example"})
+        assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, "https://a.example")
+        for other in ({"Origin": "http://127.0.0.1:8100"}, {}):
+            assert (await client.options("/ask", headers=asks | other)).status_code == 401
+        assert (await client.options("/ask", headers={"Origin": "https://a.example"})).status_code == 401
+
+
+async def test_no_stream_of_an_mcp_server_without_sessions_stays_open(tmp_path: Path) -> None:
+    client, token, _ = guarded(tmp_path)
+    assert (await client.get("/mcp")).status_code == 401
+    assert (await client.get("/mcp", headers={"Authorization": f"Bearer {token}"})).status_code == 405
+
+
+async def test_a_path_makes_one_line_of_the_log_of_bounded_length(tmp_path: Path) -> None:
+    client, _, audit = guarded(tmp_path)
+    await client.get("/x%E2%80%A8%0A" + "x" * 5_000)
+    (log,) = audit.iterdir()
+    (line,) = log.read_text().splitlines()
+    assert json.loads(line)["endpoint"] == "/x\u2028\n" + "x" * 196
+
+
+def test_events_have_no_other_ends_of_lines() -> None:
+    text = Event("answer", {"quote": "first\u2028data: {}\x85\nsecond"}).sse()
+    assert len(text.splitlines()) == 3
+    assert json.loads(text.splitlines()[1].removeprefix("data: "))["quote"] == "first\u2028data: {}\x85\nsecond"
 
 
 async def test_a_service_for_others_is_reached_by_any_name_unless_some_are_listed(tmp_path: Path) -> None:

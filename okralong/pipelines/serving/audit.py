@@ -7,9 +7,12 @@ import json
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 logger = logging.getLogger(__name__)
+
+MOST_PATH_CHARS: Final = 200
+"""Longest path in a line; anybody may send one. # project default"""
 
 
 class AuditLog:
@@ -34,7 +37,7 @@ class AuditLog:
         row: dict[str, Any] = {
             "at": now.isoformat(timespec="milliseconds"),
             "token": caller,
-            "endpoint": endpoint,
+            "endpoint": endpoint[:MOST_PATH_CHARS],
             "status": status,
             "query_id": query_id or None,
             "cost_usd": cost_usd,
@@ -47,6 +50,6 @@ class AuditLog:
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with (self._folder / f"{now:%Y-%m-%d}.jsonl").open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps(row, ensure_ascii=False)}\n")
+                file.write(f"{json.dumps(row)}\n")  # ASCII: some readers take other characters for ends of lines
         except OSError as error:
             logger.warning("The audit log cannot be written: %s", error)

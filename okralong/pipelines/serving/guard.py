@@ -104,6 +104,8 @@ class Guard:
                 421, "wrong_host", f"This service is not reached as {host!r}. Use its address, or add allowed_hosts."
             )
         self._check_origin(headers.get("origin", ""), host)
+        if scope["method"] == "OPTIONS" and self._is_preflight(headers):
+            return Caller("", None, 1, False)  # browsers ask without a token, and only the CORS middleware replies
         caller = self._tokens.caller(headers.get("authorization", ""))
         if scope["path"] in OPEN:
             return caller or Caller("", None, 1, False)
@@ -119,11 +121,17 @@ class Guard:
                 f"{wait_s} s.",
                 wait_s,
             )
+        if (scope["method"], scope["path"]) == ("GET", "/mcp"):
+            # Without sessions there is nothing to send on such a stream, which would stay open.
+            raise Refused(405, "invalid_request", "This MCP server has no stream of its own. Send requests with POST.")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] == "POST" and kind != "application/json":
             # A page of another origin may send other kinds without asking first.
             raise Refused(415, "wrong_content_type", "Send JSON, with the header Content-Type: application/json.")
         return caller
+
+    def _is_preflight(self, headers: Headers) -> bool:
+        return "access-control-request-method" in headers and headers.get("origin") in self._config.allowed_origins
 
     def _check_origin(self, origin: str, host: str) -> None:
         """Refuse requests that a page of another origin has sent. Without a browser there is no such header."""

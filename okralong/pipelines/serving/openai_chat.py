@@ -114,12 +114,12 @@ async def streamed(events: AsyncIterator[Event], with_usage: bool) -> AsyncItera
                 yield f": {event.name}\n\n"
                 continue
             for chunk in _chunks(event.data, with_usage):
-                yield f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
+                yield f"data: {json.dumps(chunk)}\n\n"
             yield "data: [DONE]\n\n"
     except Refused as error:
         if not begun:
             raise
-        yield f"data: {json.dumps(error.body(), ensure_ascii=False)}\n\n"
+        yield f"data: {json.dumps(error.body())}\n\n"
 
 
 def _chunks(answer: Mapping[str, Any], with_usage: bool) -> Iterator[dict[str, Any]]:

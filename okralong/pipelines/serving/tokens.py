@@ -109,7 +109,7 @@ class Tokens:
             if (stamp.st_mtime_ns, stamp.st_size) != self._stamp:
                 self._read(path)
         except FileNotFoundError:
-            self._by_hash = {}
+            self._by_hash, self._stamp = {}, (0, 0)  # the same file may come back
         except (ConfigError, OSError, UnicodeDecodeError) as error:
             logger.warning("The changed file of tokens cannot be used, and the tokens stay as they are: %s", error)
 

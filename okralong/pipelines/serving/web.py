@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, TypeVar
 from fastapi import FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
@@ -56,6 +57,7 @@ def web_app(
     _add_routes(app, service)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(ValidationError, _invalid)  # a request of another form makes a question that is invalid
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _broken)
     app.router.routes.extend(routes)
@@ -214,9 +216,11 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
+    assert isinstance(error, RequestValidationError | ValidationError)
+    places = [each["loc"][isinstance(error, RequestValidationError) :] for each in error.errors()]  # without "body"
     told = [
-        f"{'.'.join(str(part) for part in each['loc'][1:]) or 'the body'}: {each['msg']}" for each in error.errors()
+        f"{'.'.join(map(str, place)) or 'the body'}: {each['msg']}"
+        for place, each in zip(places, error.errors(), strict=True)
     ]
     return refusal(Refused(422, "invalid_request", f"The request cannot be used: {'; '.join(told)}."))
 
