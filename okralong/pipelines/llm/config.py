@@ -480,7 +480,9 @@ class GeneratorConfig(EndpointConfig):
         """Tokens of thought that a reply may have in addition to its text."""
         if self.reasoning_tokens is not None:
             return self.reasoning_tokens
-        known = self.reasoning_effort is not None or (self.base_url != EMBEDDED and thinks(self.model, self.provider))
+        first = self.base_url != EMBEDDED and thinks(self.model, self.provider)
+        other = any(one.provider != "openai" and thinks(one.model, one.provider) for one in self.endpoints)
+        known = self.reasoning_effort is not None or first or other
         return ROOM_FOR_THOUGHT[self.reasoning_effort] if known else 0
 
     def limit_field(self, model: str) -> str:
