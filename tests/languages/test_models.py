@@ -17,7 +17,7 @@ from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.indexing.job import index_here
-from okralong.pipelines.indexing.query_encoder import PlainEncoder, load_query_encoder
+from okralong.pipelines.indexing.query_encoder import PlainEncoder, load_query_encoder, settings_of_vectors
 from okralong.pipelines.models.cross_encoder import CrossEncoder
 from tests.languages.test_archives import TEXTS
 
@@ -122,3 +122,10 @@ def test_a_cross_encoder_is_one_line(tmp_path: Path) -> None:
     # The end of a longer passage is not read.
     (cut,) = loaded.read(["董事会建议什么？"], ["".join(passages)])
     assert cut.relevance == pytest.approx(readings[0].relevance, abs=1e-5)
+
+
+def test_an_archive_of_an_earlier_release_gets_no_prefixes_of_e5() -> None:
+    now = IndexConfig(embedding=EmbeddingConfig(model="intfloat/multilingual-e5-small")).content()
+    assert settings_of_vectors({"config": now}).query_prefix == "query: "
+    before = {**now, "embedding": {**now["embedding"], "query_prefix": None, "passage_prefix": None}}
+    assert settings_of_vectors({"config": before}).query_prefix is None

@@ -48,7 +48,7 @@ def load_query_encoder(manifest: Mapping[str, Any], batch_size: int) -> QueryEnc
     Raises:
         ConfigError: The model cannot be loaded, or its weights differ.
     """
-    wanted = EmbeddingConfig(**manifest["config"]["embedding"])
+    wanted = settings_of_vectors(manifest)
     model = resolve_embedding_model(wanted.model)
     encoder = PlainEncoder.load(Path(model.path), wanted) or _any_encoder(model.path, wanted, batch_size)
     made_with = manifest["embedding"]
@@ -58,6 +58,13 @@ def load_query_encoder(manifest: Mapping[str, Any], batch_size: int) -> QueryEnc
             f"{made_with['dimension']}) than those that {wanted.model!r} names now. Index the archive again."
         )
     return encoder
+
+
+def settings_of_vectors(manifest: Mapping[str, Any]) -> EmbeddingConfig:
+    """Return the settings with which an archive's chunks were embedded; earlier releases gave E5 no prefixes."""
+    told = manifest["config"]["embedding"]
+    prefixes = {name: told.get(name) for name in ("query_prefix", "passage_prefix")}
+    return EmbeddingConfig(**told).model_copy(update=prefixes)
 
 
 def _any_encoder(path: str, wanted: EmbeddingConfig, batch_size: int) -> QueryEncoder:
