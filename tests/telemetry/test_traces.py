@@ -221,8 +221,16 @@ def test_an_unusable_config_is_refused_before_anything_is_spent(
             **endpoint(reader),
         )
     assert reader.received == []
-    with pytest.raises(ConfigError, match="credentials"):
-        TelemetryConfig(endpoint="https://name:secret@collector.example")
+    secret = "name:secret0123456789"
+    for given in (
+        {"endpoint": f"https://{secret}@collector.example"},
+        {"endpoint": f"https://collector.example/?key={secret}"},
+        {"endpoint": f"collector.example/{secret}"},
+        {"headers_env": f"authorization={secret}"},
+    ):
+        with pytest.raises(ConfigError, match=r"telemetry\.") as refused:
+            TelemetryConfig(**given)
+        assert secret not in str(refused.value)
 
 
 def test_the_jobs_of_a_night_are_one_trace_over_one_connection(collector: OtlpCollector) -> None:

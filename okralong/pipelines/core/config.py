@@ -20,6 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from okralong.pipelines.core.types import ConfigError
 
+VARIABLE_NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+"""Matches names of environment variables, and hardly any secret that was written in their place."""
+
 
 class Settings(BaseModel):
     """Base of every config model: immutable, without unknown keys or implicit type conversion.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from pydantic import Field, field_validator
 
-from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.config import VARIABLE_NAME, Settings
 from okralong.pipelines.core.types import ConfigError
 
 ENVIRONMENT: Final = "environment"
@@ -44,15 +45,25 @@ class TelemetryConfig(Settings):
 
     @field_validator("endpoint")
     @classmethod
-    def _without_secrets(cls, value: str | None) -> str | None:
-        if value is None or value == ENVIRONMENT:
-            return value
-        if not value.startswith(("http://", "https://")):
-            raise ValueError('must be an http or https URL, or "environment"')
-        if "@" in value.split("/")[2]:
+    def _address(cls, value: str | None) -> str | None:
+        if value not in (None, ENVIRONMENT) and not re.fullmatch(r"https?://[^/@?#]+(/[^@?#]*)?", str(value)):
+            # The message does not repeat the value, which may contain a key.
             raise ConfigError(
-                "telemetry.endpoint has credentials in its URL. Put them into an environment variable as headers, and "
-                "name it in telemetry.headers_env."
+                "telemetry.endpoint must be environment, or an address such as http://127.0.0.1:4318, without "
+                "credentials, query or fragment. Put those into an environment variable as headers, and name it in "
+                "telemetry.headers_env."
+            )
+        return value
+
+    @field_validator("headers_env")
+    @classmethod
+    def _name(cls, value: str | None) -> str | None:
+        if value is not None and not VARIABLE_NAME.fullmatch(value):
+            # The message does not repeat the value, which may contain a key.
+            raise ConfigError(
+                "telemetry.headers_env must be the name of an environment variable in capitals, such as "
+                "COLLECTOR_HEADERS. Put the headers into the environment of the machine, and only the variable's name "
+                "into the config."
             )
         return value
 

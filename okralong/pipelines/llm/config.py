@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.config import VARIABLE_NAME, Settings
 from okralong.pipelines.core.tokens import tokenizer_digest
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.prices import Price
@@ -98,9 +98,6 @@ class BatchConfig(Settings):
                 f"from above, and they are {self.longest_poll_s}, {self.poll_s}, {self.gather_s} and {self.quiet_s}."
             )
         return self
-
-
-VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 
 
 def _a_name_and_no_key(value: str) -> str:

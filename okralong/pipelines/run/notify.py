@@ -19,10 +19,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator
 
-from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.config import VARIABLE_NAME, Settings
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.core.wording import counted, shortened
-from okralong.pipelines.llm.config import VARIABLE_NAME
 
 MOST_CELLS: Final = 20  # project default
 """Maximum number of cells in a message; the table of differences has all."""
