@@ -159,6 +159,9 @@ async def test_a_wrong_key_and_an_unknown_model_are_named(
     config = claude_config(server.anthropic_url)
     assert (await check_endpoint(config)).state == "ready"
     assert (await check_endpoint(config.model_copy(update={"model": "claude-none"}))).state == "unknown_model"
+    server.change({"models": {f"{MODEL}-20251001": {"rates": RATES}}})  # Anthropic does not list the shorter name
+    assert (await check_endpoint(config)).state == "ready"
+    server.change({"models": {MODEL: {"rates": RATES}}})
     server.change({"keys": ["sk-ant-the-only-key-0123456789"]})
     assert (await check_endpoint(config)).state == "wrong_key"
     async with client_over(tmp_path / "a", config) as (client, _):

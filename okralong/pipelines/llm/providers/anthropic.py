@@ -30,6 +30,7 @@ from okralong.pipelines.llm.request import PREFIX_CHARS, LlmRequest
 
 PATH: Final = "/v1/messages"
 BATCHES: Final = "/v1/messages/batches"
+DATED: Final = re.compile(r"-20\d{6}\Z")
 ADAPTIVE_FROM: Final = (4, 6)
 NO_SAMPLING_FROM: Final = (4, 7)
 """The first versions of Claude that choose the length of their thought by an effort, and those that refuse
@@ -183,6 +184,11 @@ class AnthropicProvider(StainlessProvider):
             self._input_per_output = sent.limit / received.limit
         tokens = sent if sent.limit is not None else _limit(headers, "tokens")
         return RateLimitHeaders(_limit(headers, "requests"), tokens, taken, slow_down, retry_after)
+
+    async def model_names(self) -> list[str]:
+        """See ``Provider``. Models up to version 4.5 are listed with their date, and may be named without it."""
+        names = await super().model_names()
+        return [*names, *dict.fromkeys(short for name in names if (short := DATED.sub("", name)) not in names)]
 
     async def _first_batches(self) -> Any:
         return await self.http.messages.batches.list(limit=1)
