@@ -11,11 +11,11 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from threading import Lock
 from typing import Any, Final
 
 from okralong.actors.generator import generator
@@ -95,25 +95,22 @@ class _Reading:
         self.archive = prepared.archive
         ports = Ports(LocalModels(prepared, models), OfflineGenerator(), prepared.policy, **asked_as(prepared.llm))
         self.find = partial(find, ports)
-        self._scopes, self._lock = Scopes(prepared.archive), Lock()
+        self._scopes = Scopes(prepared.archive)
+        # A thread of its own: a slow filter holds up the next ones, and nothing else that runs in threads.
+        self._filtering = ThreadPoolExecutor(1, "filters")
 
     async def scope(self, question: Question) -> tuple[str, ...]:
         """Return the documents of a question. Raises Refused."""
         if not question.doc_ids and not question.where:
             return ()
         try:
-            return await asyncio.to_thread(self._resolve, question)
+            return await asyncio.wrap_future(self._filtering.submit(self._scopes.resolve, question))
         except QuestionError as error:
             raise Refused(422, "invalid_request", str(error)) from error
 
-    def _resolve(self, question: Question) -> tuple[str, ...]:
-        with self._lock:
-            return self._scopes.resolve(question)
-
     def close(self) -> None:
         """End the process of the filters."""
-        with self._lock:
-            self._scopes.__exit__(None, None, None)
+        self._filtering.submit(self._scopes.__exit__, None, None, None)
 
 
 class _Going:
