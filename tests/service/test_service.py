@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ from okralong.pipelines.serving.config import ServeConfig, ServedConfig
 from okralong.pipelines.serving.tokens import Caller, Tokens
 from tests.conftest import index_plain
 from tests.fakes.openai_server import FakeOpenAI
+from tests.jobs.conftest import quoting
 from tests.service.conftest import RULES, config_of
 
 pytestmark = pytest.mark.slow
@@ -104,11 +106,16 @@ async def test_a_restart_replays_and_a_newer_version_begins_a_run_under_the_same
 async def test_a_client_that_leaves_while_the_run_changes_ends_nothing(
     setup: ServiceSetup, endpoint_server: FakeOpenAI
 ) -> None:
+    asked, gate = threading.Event(), threading.Event()
+
+    def held(_: Any) -> bool:
+        asked.set()
+        return gate.wait(120)
+
     async with running(setup) as service:
-        endpoint_server.delay_s = 2.0
+        endpoint_server.rules = [(held, quoting)]
         first = asyncio.create_task(ask(service, "What floods?"))
-        while not endpoint_server.received:  # noqa: ASYNC110 - of another thread
-            await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(asked.wait, 60)
         reports = Path(setup.archive).parent / "reports"
         (reports / "new.txt").write_text("Alder Orchards grows apples. It was founded in 1951 by Ines Calder.")
         await asyncio.to_thread(index_plain, Path(setup.archive), reports)
@@ -120,7 +127,7 @@ async def test_a_client_that_leaves_while_the_run_changes_ends_nothing(
             await leaves
         assert not first.done()
         assert (await service.facts())["status"] == "ok"
-        endpoint_server.delay_s = 0.0
+        asyncio.get_running_loop().call_later(0.2, gate.set)
         answer = await ask(service, "Who grows apples?")
         assert first.done()  # under one cap, a run begins when the one before it has ended
         assert (await first)["status"] == "answered"
