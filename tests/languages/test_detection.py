@@ -44,6 +44,7 @@ def test_documents_decide_the_language_of_a_few_words() -> None:
 def test_english_has_the_benefit_of_the_doubt_over_english_documents() -> None:
     for doubtful in ("Xanthogranulomatous cholecystitis: a premalignant condition?", "La Liga revenue"):
         assert question_language(doubtful, ["en"]) == "en"
+    assert question_language("total capital", ["en", "es"]) == "en"
     assert question_language("Operating profit of Société Générale", ["en", "fr"]) == "en"
     assert question_language("Wie hoch war der Umsatz im Jahr 2023?", ["en"]) == "de"
 
