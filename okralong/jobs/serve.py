@@ -158,7 +158,7 @@ def build(setup: ServiceSetup) -> ASGIApp:
     """Return the whole application of a service; called in the replica."""
     from okralong.jobs.service import Service
     from okralong.pipelines.serving.audit import AuditLog
-    from okralong.pipelines.serving.guard import Guard, known_hosts
+    from okralong.pipelines.serving.guard import Guard, known_hosts, with_cors
     from okralong.pipelines.serving.tokens import Tokens
     from okralong.pipelines.serving.web import web_app
 
@@ -176,7 +176,7 @@ def build(setup: ServiceSetup) -> ASGIApp:
 
     app = web_app(service, limits, known_hosts(setup.host, limits), lifespan)
     audit = AuditLog(Path(setup.folder) / "audit", limits.audit_questions)
-    return Guard(app, setup.host, limits, tokens, audit)
+    return with_cors(Guard(app, setup.host, limits, tokens, audit), limits)
 
 
 async def _over_stdio(setup: ServiceSetup) -> None:

@@ -284,9 +284,9 @@ class Service:
     def _check_status(self, row: Mapping[str, Any]) -> None:
         said = str(row["error"] or "").partition("\n")[0]
         if row["status"] == "over_budget":
-            raise Refused(402, "budget_exhausted", said)
+            raise Refused(402, "budget_exhausted", said, cost_usd=row["cost_usd"])
         if row["status"] == "failed":
-            raise Refused(502, "failed", said or "The question could not be answered.")
+            raise Refused(502, "failed", said or "The question could not be answered.", cost_usd=row["cost_usd"])
 
     def _check_budget(self, run: DayRun, caller: Caller) -> None:
         """Refuse a question for which nothing is left. Whether a call fits is decided before it is sent."""

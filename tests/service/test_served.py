@@ -106,6 +106,17 @@ def test_typed_answers_and_filters(served: Served) -> None:
     assert len(served.server.received) <= 2
 
 
+def test_a_question_that_fails_is_in_the_audit_log_with_its_cost(served: Served) -> None:
+    served.server.rules = [(always, "")]
+    with served.client() as client:
+        reply = client.post("/ask", json={"question": "What fails?"})
+    (log,) = (served.folder / "audit").iterdir()
+    last = lines_of(log)[-1]
+    assert (last["status"], last["endpoint"]) == (reply.status_code, "/ask") == (502, "/ask")
+    assert last["cost_usd"] == pytest.approx(served.server.bill_usd)
+    assert last["cost_usd"] > 0
+
+
 def test_search_is_free(served: Served) -> None:
     with served.client("poor") as client:
         found = client.get("/search", params={"q": "total revenue", "count": 3}).json()["found"]

@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
@@ -17,7 +16,7 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.serving.asked import AskRequest, Event, Refused, caller_of, query_id_of
 from okralong.pipelines.serving.audit import AuditLog
 from okralong.pipelines.serving.config import ServeConfig
-from okralong.pipelines.serving.guard import Guard, caller_in, notes_in
+from okralong.pipelines.serving.guard import Guard, caller_in, notes_in, with_cors
 from okralong.pipelines.serving.openai_chat import ChatRequest, completion, written
 from okralong.pipelines.serving.tokens import LOCAL, RequestRates, Tokens, add_token
 
@@ -152,23 +151,31 @@ async def test_the_guard_refuses_and_logs_without_secrets(tmp_path: Path) -> Non
     assert "secret" not in log.read_text()
 
 
-async def test_a_browser_asks_about_an_allowed_origin_without_a_token(tmp_path: Path) -> None:
+async def test_pages_of_an_allowed_origin_ask_without_a_token_first_and_read_refusals(tmp_path: Path) -> None:
     config = ServeConfig(allowed_origins=["https://a.example"])
     add_token(tmp_path / "tokens.yaml", "ada", 1.0, 5)
 
     async def never(scope: Scope, receive: Receive, send: Send) -> None:
-        raise AssertionError("a preflight has no token, so it reaches no route")
+        raise AssertionError("a request without a token reaches no route")
 
-    inner = CORSMiddleware(never, config.allowed_origins, ["GET", "POST"], ["*"])
     audit = AuditLog(tmp_path / "audit", "hash")
-    guard = Guard(inner, "127.0.0.1", config, Tokens(tmp_path / "tokens.yaml", config), audit)
+    guard = Guard(never, "127.0.0.1", config, Tokens(tmp_path / "tokens.yaml", config), audit)
+    transport = httpx2.ASGITransport(with_cors(guard, config))
+    page = {"Origin": "https://a.example"}
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(guard), base_url="http://127.0.0.1:8100") as client:
-        allowed = await client.options("/ask", headers=asks | {"Origin": "https://a.example"})
-        assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, "https://a.example")
-        for other in ({"Origin": "http://127.0.0.1:8100"}, {}):
-            assert (await client.options("/ask", headers=asks | other)).status_code == 401
-        assert (await client.options("/ask", headers={"Origin": "https://a.example"})).status_code == 401
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8100") as client:
+        for reply, status in (
+            (await client.options("/ask", headers=asks | page), 200),
+            (await client.post("/ask", json={}, headers=page), 401),
+        ):
+            assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (status, "https://a.example")
+        for reply, status in (
+            (await client.options("/ask", headers=asks | {"Origin": "https://b.example"}), 400),
+            (await client.options("/ask", headers=page), 401),
+            (await client.post("/ask", json={}, headers={"Origin": "https://b.example"}), 403),
+        ):
+            assert reply.status_code == status
+    assert with_cors(guard, ServeConfig()) is guard
 
 
 async def test_no_stream_of_an_mcp_server_without_sessions_stays_open(tmp_path: Path) -> None:

@@ -32,11 +32,16 @@ MOST_NAME_CHARS: Final = 1_000
 
 
 class Refused(Exception):
-    """A request that cannot be fulfilled: HTTP status, kind and message. ``retry_after_s`` is 0 if it is not known."""
+    """A request that cannot be fulfilled: HTTP status, kind and message. ``retry_after_s`` is 0 if it is not known.
 
-    def __init__(self, status: int, kind: str, message: str, retry_after_s: int = 0) -> None:
+    ``cost_usd`` is what a question cost that has no answer.
+    """
+
+    def __init__(
+        self, status: int, kind: str, message: str, retry_after_s: int = 0, *, cost_usd: float | None = None
+    ) -> None:
         super().__init__(message)
-        self.status, self.kind, self.retry_after_s = status, kind, retry_after_s
+        self.status, self.kind, self.retry_after_s, self.cost_usd = status, kind, retry_after_s, cost_usd or 0.0
 
     def body(self) -> dict[str, Any]:
         """Return the reply in the form of OpenAI's errors."""

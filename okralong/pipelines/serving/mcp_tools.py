@@ -119,7 +119,7 @@ def _refusals(notes: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        notes["status"] = error.status
+        notes |= {"status": error.status, "cost_usd": error.cost_usd}
         raise ToolError(f"{error.kind}: {error}") from error
 
 

@@ -12,7 +12,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from okralong.pipelines.serving.asked import MOST_FOUND, MOST_ROWS, AskRequest, Event, Refused, ServicePort, final
@@ -61,10 +60,7 @@ def web_app(
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _broken)
     app.router.routes.extend(routes)
-    if not config.allowed_origins:
-        return app
-    allowed: dict[str, Any] = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
-    return CORSMiddleware(app, allow_origins=config.allowed_origins, **allowed)
+    return app
 
 
 def _add_routes(app: FastAPI, service: ServicePort) -> None:
@@ -140,12 +136,16 @@ async def _noted(request: Request, asked: AskRequest, events: AsyncIterator[Even
     """Yield the events, and note for the audit log what they cost."""
     notes = notes_in(request.scope)
     notes["question"] = asked.question
-    async with aclosing(events):  # type: ignore[type-var]
-        async for event in events:
-            if event.name == "answer":
-                notes["query_id"] = event.data["query_id"]
-                notes["cost_usd"] = 0.0 if event.data["replayed"] else event.data["cost_usd"] or 0.0
-            yield event
+    try:
+        async with aclosing(events):  # type: ignore[type-var]
+            async for event in events:
+                if event.name == "answer":
+                    notes["query_id"] = event.data["query_id"]
+                    notes["cost_usd"] = 0.0 if event.data["replayed"] else event.data["cost_usd"] or 0.0
+                yield event
+    except Refused as error:
+        notes["cost_usd"] = error.cost_usd
+        raise
 
 
 async def _stream(parts: AsyncIterator[str]) -> StreamingResponse:
