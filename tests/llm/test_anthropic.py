@@ -123,6 +123,13 @@ async def test_no_prefix_is_marked_if_the_config_says_so(tmp_path: Path, server:
     agree(tmp_path, server)
 
 
+async def test_prompts_are_reserved_with_what_claude_counts_more(tmp_path: Path, server: EndpointProcess) -> None:
+    async with client_over(tmp_path, claude_config(server.anthropic_url)) as (client, _):
+        assert client.meter.safe(1000) == 1351
+        await client.complete("q0", "step", "generate", ask("Which city?"))
+        assert client.meter.safe(1000) == 1351, "fewer tokens than reserved are no reason to reserve less"
+
+
 async def test_errors_that_pass_are_retried_each_with_its_row(tmp_path: Path, server: EndpointProcess) -> None:
     server.change({"script": ["unavailable", "server_error", "rate_limited", "reset", "bad_gateway"]})
     async with client_over(tmp_path, claude_config(server.anthropic_url, max_attempts=7)) as (client, _):

@@ -34,6 +34,9 @@ LONGER: Final = 4  # project default
 """Factor on the limit of a reply that is requested again because it was truncated."""
 LONGER_VALUE: Final = 2  # project default
 """The same for a reply whose length the answer type bounds."""
+COUNTED: Final = {"openai": 1.0, "anthropic": 1.35, "google": 1.2}
+"""Tokens of a provider's models for one of ``o200k_base``, with which the first calls are reserved. Anthropic documents
+about 30 % more tokens for its models since Opus 4.7; Google's figure is a project default."""
 Recorded = Callable[[str, int], JournalRow | None]
 """A function that returns the last reply recorded at a path and sample of one question, or None."""
 
@@ -84,7 +87,7 @@ class LlmClient:
         self.config = config
         self._gateway = gateway
         count = token_counter(config.tokenizer)
-        self.meter = PromptMeter(count)
+        self.meter = PromptMeter(count, max(COUNTED[each.provider] for each in config.all_endpoints))
         limiters = [EndpointLimiter(gateway, first_limiter + at) for at in range(len(config.all_endpoints))]
         self.router = Router(open_routes(config, limiters, prices or PriceTable.load(), address, backoff, transport))
         self._batch_price = self.router.routes[0].price.in_batch()

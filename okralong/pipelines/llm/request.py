@@ -186,10 +186,11 @@ class PromptMeter:
     is not the configured one. How many more is learned from its replies.
     """
 
-    def __init__(self, count: CountTokens) -> None:
+    def __init__(self, count: CountTokens, ratio: float = 1.0) -> None:
+        """``ratio``: the endpoint's tokens for one of ours, until its replies tell more."""
         self._count = count
         self._extra = 0
-        self._ratio = 1.0
+        self._ratio = ratio
 
     def plain(self, messages: Sequence[Message]) -> int:
         """Return our own count of a prompt's tokens, with room for the chat template."""
