@@ -301,7 +301,7 @@ async def test_the_event_loop_goes_on_while_a_long_reply_is_read(pieces: str) ->
         await value_read("What was it?", AnswerType.of("percent"), answer)
 
     pause = await _longest_pause(work())
-    assert pause < 1.0
+    assert pause < 2.0
 
 
 async def test_the_event_loop_goes_on_while_a_long_answer_is_judged() -> None:
@@ -309,4 +309,4 @@ async def test_the_event_loop_goes_on_while_a_long_answer_is_judged() -> None:
     answer = Answer("answered", words, context=(SHOWN, passage(TEXT * 40)))
     tools = ScriptedTools([], reads=True)
     pause = await _longest_pause(with_confidence(tools, "What was it?", answer))
-    assert pause < 1.0
+    assert pause < 2.0
