@@ -1,5 +1,5 @@
 # A small image for one machine: nightly runs, `serve`, or the demo, without Ray's base image, CUDA and training. It runs
-# as a user without rights, on a read-only root file system. Build it in the repository's root:
+# as a user without rights, and needs to write to /work and /tmp only. Build it in the repository's root:
 #   docker build -f deploy/slim.Dockerfile -t okralong:slim .
 #   docker run --rm --read-only --tmpfs /tmp --shm-size 2g -v "$PWD:/work" -u "$(id -u)" -e OPENAI_API_KEY okralong:slim \
 #     answer archive --questions questions.xlsx --config mine.yaml --run runs/first
