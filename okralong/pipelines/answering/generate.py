@@ -24,7 +24,14 @@ from okralong.pipelines.answering.answer_types import (
 )
 from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_and_read, find_citations, sources_of
-from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
+from okralong.pipelines.answering.context import (
+    BuildPrompt,
+    fit_passages,
+    merge,
+    most_that_fits,
+    passage_of,
+    prompt_fits,
+)
 from okralong.pipelines.answering.languages import language_of_passages
 from okralong.pipelines.answering.prompt_text import Evidence, repeats_itself, repeats_prompt
 from okralong.pipelines.answering.prompts import (
@@ -88,14 +95,7 @@ async def generate(
         QuestionError: The question leaves no room for a passage.
     """
     wanted = AnswerType.of(tools.answer_type)
-    build = partial(
-        answer_prompt,
-        question,
-        calculator=tools.calculator,
-        short=tools.short_contract,
-        wanted=wanted,
-        language=tools.language,
-    )
+    build = answer_prompt_of(tools, question)
     shown = fit_passages(passages, hits, build, role, tools)
     if not shown:
         return Answer("unanswerable", UNANSWERABLE)
@@ -108,6 +108,18 @@ async def generate(
     sources = shown if cite_in is None else cite_in(shown)
     answer = await answer_of_reply(tools, question, reply.text, shown, sources)
     return replace(answer, replied_by=(reply.model,), way=way)
+
+
+def answer_prompt_of(tools: Tools, question: str) -> BuildPrompt:
+    """Return the function that makes the answer prompt of a question from the passages to show."""
+    return partial(
+        answer_prompt,
+        question,
+        calculator=tools.calculator,
+        short=tools.short_contract,
+        wanted=AnswerType.of(tools.answer_type),
+        language=tools.language,
+    )
 
 
 async def answer_of_reply(
@@ -340,9 +352,7 @@ async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
         used += tools.count(passages[-1].text)
         if used > tools.window:
             return None
-    wanted = AnswerType.of(tools.answer_type)
-    messages = answer_prompt(question, passages, tools.calculator, tools.short_contract, wanted, tools.language)
-    return passages if prompt_fits(messages, ROLE, tools) else None
+    return passages if prompt_fits(answer_prompt_of(tools, question)(passages), ROLE, tools) else None
 
 
 async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
@@ -353,15 +363,7 @@ async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
     policy = tools.policy.full_text
     found = await tools.retrieve(step, question, granularity=policy.fallback_granularity, k=policy.fallback_count)
     hits = list((found.semantic or found.exact)[: policy.fallback_count])
-    wanted = AnswerType.of(tools.answer_type)
-    build = partial(
-        answer_prompt,
-        question,
-        calculator=tools.calculator,
-        short=tools.short_contract,
-        wanted=wanted,
-        language=tools.language,
-    )
+    build = answer_prompt_of(tools, question)
     fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
     # If not even one chunk fits, ``fit_passages`` cuts the first.
     return _passages(hits[: max(fitting, 1)])

@@ -17,8 +17,9 @@ from typing import Final, cast
 from okralong.pipelines.answering.answer_types import TEXT, AnswerType
 from okralong.pipelines.answering.context import BuildPrompt, fit_passages, process_context
 from okralong.pipelines.answering.cost_model import Forecast, LookUps, Prompt
+from okralong.pipelines.answering.generate import answer_prompt_of
 from okralong.pipelines.answering.offline import MemoryLog, OfflineGenerator
-from okralong.pipelines.answering.prompts import answer_prompt, step_prompt, with_demonstration
+from okralong.pipelines.answering.prompts import step_prompt, with_demonstration
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.retrieve import assembled_retrieval
 from okralong.pipelines.answering.tools import Tools
@@ -197,14 +198,7 @@ async def prompt_growth(
     )
     hits = await assembled_retrieval(tools, "retrieve", question, deep)
     wanted = AnswerType.of(tools.answer_type)
-    build_answer = partial(
-        answer_prompt,
-        question,
-        calculator=tools.calculator,
-        short=tools.short_contract,
-        wanted=wanted,
-        language=tools.language,
-    )
+    build_answer = answer_prompt_of(tools, question)
     answers, reasons = [], []
     for number in range(1, look_ups + 1):
         shown = hits[: number * count]
