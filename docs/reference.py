@@ -47,7 +47,6 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "index.yaml": "okralong.pipelines.indexing:IndexConfig",
         "answer.yaml": "okralong.pipelines.run:RunConfig",
         "nightly.yaml": "okralong.pipelines.run:NightlyConfig",
-        "serve.yaml": "okralong.pipelines.serving:ServedConfig",
         "columns.yaml": "okralong.pipelines.run:Columns",
         "policy/default.yaml": "okralong.pipelines.methods:FullPolicy",
         "submit/answer.yaml": "okralong.jobs:Submission",

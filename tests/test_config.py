@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from okralong.jobs.nightly_files import Places
+from okralong.jobs.options import AskOptions
 from okralong.pipelines.answering.policy import REMOVED
 from okralong.pipelines.core.config import Settings, load_config, parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.registry import FullPolicy
-from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.config import RunConfig, ServeConfig
 
 
 def test_a_file_is_laid_over_the_shipped_one() -> None:
@@ -42,6 +45,20 @@ def test_a_file_that_was_whole_before_is_read_as_before() -> None:
         assert config.llm.seed == 0, "the shipped file says 7"
     with pytest.raises(ConfigError, match=r"policy\.yaml cannot be used: .* is missing"):
         parse_config(FullPolicy, "name: mine", "policy.yaml")
+
+
+def test_one_file_is_for_the_night_and_the_service(tmp_path: Path) -> None:
+    (tmp_path / "answer.yaml").write_text("budget_usd: 3\nserve: {timeout_s: 60.0}")
+    config = {"folder": "n", "archive": "a", "sources": ["r"], "questions": "q.jsonl", "answer": "answer.yaml"}
+    (tmp_path / "nightly.yaml").write_text(yaml.safe_dump(config))
+    alone, in_night = (
+        AskOptions(config=str(tmp_path / "answer.yaml")).settings(),
+        Places.read(f"{tmp_path}/nightly.yaml"),
+    )
+    assert alone == in_night.answer
+    assert alone.serve == ServeConfig(timeout_s=60.0)
+    with pytest.raises(ConfigError, match=r"serve\.timeout is not a known key \(did you mean serve\.timeout_s\?"):
+        parse_config(RunConfig, "serve: {timeout: 60.0}", "mine.yaml")
 
 
 @pytest.mark.parametrize("key", REMOVED)

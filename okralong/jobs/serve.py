@@ -32,9 +32,7 @@ Archive = Annotated[str, typer.Argument(help="An archive made by okralong index.
 Night = Annotated[
     str | None, typer.Option(help="The config of okralong nightly, whose last answers are served as well.")
 ]
-ServedConfigFile = Annotated[
-    str, typer.Option("--config", help="A YAML config like that of okralong answer, with serve:.")
-]
+Config = Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml, and configs/serve.yaml for serve.")]
 Budget = Annotated[
     float | None, typer.Option(min=0, help="The most US dollars of each UTC day, for all tokens together (budget_usd).")
 ]
@@ -47,7 +45,7 @@ def serve(
     archive: Archive,
     *,
     night: Night = None,
-    config: ServedConfigFile = "serve.yaml",
+    config: Config = "serve.yaml",
     budget_usd: Budget = None,
     folder: DaysFolder = None,
     tokens: Annotated[
@@ -86,7 +84,7 @@ def mcp(
     archive: Archive,
     *,
     night: Night = None,
-    config: ServedConfigFile = "serve.yaml",
+    config: Config = "serve.yaml",
     budget_usd: Budget = None,
     folder: DaysFolder = None,
 ) -> None:
@@ -123,11 +121,11 @@ def checked_setup(
     from okralong.jobs.service import ServiceSetup, prepared_for
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.models.weights import EMBEDDED
-    from okralong.pipelines.serving.config import ServedConfig
+    from okralong.pipelines.run.config import RunConfig
     from okralong.pipelines.serving.tokens import Tokens
 
     overrides = {} if budget_usd is None else {"budget_usd": budget_usd}
-    settings = load_config(ServedConfig, config, overrides)
+    settings = load_config(RunConfig, config, {"llm.mode": "realtime", **overrides})
     if settings.budget_usd is None and any(one.base_url != EMBEDDED for one in settings.llm.all_endpoints):
         raise ConfigError(
             "A service that calls an endpoint needs a daily cap for all tokens together. Set budget_usd in the config, "

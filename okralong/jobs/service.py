@@ -32,6 +32,7 @@ from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.shared_budget import Share, SharedBudget
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.cited import cited
+from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, Scopes, prepare
 from okralong.pipelines.serving.asked import (
     AskRequest,
@@ -44,7 +45,6 @@ from okralong.pipelines.serving.asked import (
     query_id_of,
     retrieved_spans,
 )
-from okralong.pipelines.serving.config import ServedConfig
 from okralong.pipelines.serving.night import NightAnswers
 from okralong.pipelines.serving.search import find, found_rows
 from okralong.pipelines.serving.tokens import Caller, Tokens
@@ -75,16 +75,16 @@ class ServiceSetup:
     """
 
     archive: str
-    config: ServedConfig
+    config: RunConfig
     folder: str
     night: str = ""
     tokens: str | None = None
     host: str = "127.0.0.1"
 
 
-def prepared_for(archive: str, config: ServedConfig) -> Prepared:
+def prepared_for(archive: str, config: RunConfig) -> Prepared:
     """Check archive and config, and return a run without questions. Raises OkraError."""
-    return replace(prepare(archive, [SAMPLE], config.run_config), questions=[], unscoped=[], order=())
+    return replace(prepare(archive, [SAMPLE], config), questions=[], unscoped=[], order=())
 
 
 class _Reading:

@@ -29,7 +29,6 @@ from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.matrix import Columns
 from okralong.pipelines.run.nightly import NightlyConfig
-from okralong.pipelines.serving.config import ServedConfig
 from okralong.pipelines.serving.tokens import TokenFile
 from tests.docs import reference
 
@@ -47,7 +46,7 @@ MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "policy.yaml": (FullPolicy, "policy/default.yaml"),
     "nightly.yaml": (NightlyConfig, None),
     "columns.yaml": (Columns, None),
-    "serve.yaml": (ServedConfig, None),
+    "serve.yaml": (RunConfig, None),
     "tokens.yaml": (TokenFile, None),
     "submit.yaml": (Submission, None),
     "sweep.yaml": (Sweep, None),
@@ -57,7 +56,7 @@ MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "catalog.yaml": (Catalog, None),
 }
 """By the title of a YAML block: the model that reads such a file, and the shipped file that the block changes."""
-KEYS = (RunConfig, IndexConfig, FullPolicy, Sweep, Tune, EvidenceSweep, Submission, NightlyConfig, ServedConfig)
+KEYS = (RunConfig, IndexConfig, FullPolicy, Sweep, Tune, EvidenceSweep, Submission, NightlyConfig)
 """Models whose keys the text names."""
 FENCE = re.compile(
     r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from okralong.jobs.day_run import days_folder
-from okralong.jobs.serve import build, serve
+from okralong.jobs.serve import serve
 from okralong.jobs.service import Service, ServiceSetup
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.rows import BEGUN, table
 from okralong.pipelines.serving.asked import AskRequest, Event, Refused, final
-from okralong.pipelines.serving.config import ServeConfig, ServedConfig
 from okralong.pipelines.serving.tokens import Caller, Tokens
 from tests.conftest import index_plain
 from tests.fakes.openai_server import FakeOpenAI
@@ -40,7 +40,7 @@ def setup(sample_folder: Path, plain_archive: Path, endpoint_server: FakeOpenAI,
     shutil.copytree(plain_archive, tmp_path / "archive")
     shutil.copytree(sample_folder / "reports", tmp_path / "reports")
     path = config_of(tmp_path, endpoint_server, budget_usd=1.0, serve={"version_poll_s": 1e-9, "grace_s": 1.0})
-    return ServiceSetup(str(tmp_path / "archive"), load_config(ServedConfig, path), str(tmp_path / "days"))
+    return ServiceSetup(str(tmp_path / "archive"), load_config(RunConfig, path), str(tmp_path / "days"))
 
 
 @asynccontextmanager
@@ -217,8 +217,3 @@ def test_a_service_that_others_reach_needs_tokens_and_one_that_pays_a_cap(setup:
     config.write_text(config.read_text().replace("budget_usd: 1.0", "budget_usd: null"))
     with pytest.raises(ConfigError, match="daily cap"):
         serve(setup.archive, config=str(config))
-
-
-def test_the_application_has_its_routes(setup: ServiceSetup) -> None:
-    assert callable(build(setup))
-    assert ServeConfig() == setup.config.serve.model_copy(update={"version_poll_s": 60.0, "grace_s": 20.0})

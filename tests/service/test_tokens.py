@@ -13,9 +13,9 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.run.config import ServeConfig
 from okralong.pipelines.serving.asked import AskRequest, Event, Refused, caller_of, query_id_of
 from okralong.pipelines.serving.audit import AuditLog
-from okralong.pipelines.serving.config import ServeConfig
 from okralong.pipelines.serving.guard import Guard, caller_in, notes_in, with_cors
 from okralong.pipelines.serving.openai_chat import ChatRequest, completion, written
 from okralong.pipelines.serving.tokens import LOCAL, RequestRates, Tokens, add_token

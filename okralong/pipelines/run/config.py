@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -30,6 +30,37 @@ class QueryEmbedderConfig(Settings):
     gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
 
 
+class ServeConfig(Settings):
+    """Limits of ``okralong serve`` and ``okralong mcp``; other commands ignore them.
+
+    - ``daily_usd``: budget of each UTC day without tokens (null: only ``budget_usd``); with tokens, each has its own.
+    - ``requests_per_minute``: requests accepted in a minute without tokens.
+    - ``most_question_chars``: the longest question.
+    - ``most_body_bytes``: the largest request.
+    - ``timeout_s``: longest wait for an answer; the calls in flight then still end and are kept.
+    - ``allowed_hosts``: names in the ``Host`` header under which the service may be reached, without port. A service on
+      a loopback address is always reached as ``localhost``, ``127.0.0.1`` and ``[::1]``; elsewhere an empty list
+      allows every name.
+    - ``allowed_origins``: pages of other origins ("https://intranet.example") that browsers may let ask the service.
+    - ``audit_questions``: what the audit log keeps of a question: its SHA-256 hash, its text, or none of it.
+    - ``links``: whether citations say where the documents are stored.
+    - ``version_poll_s``: interval of the checks for a newer version of the archive.
+    - ``grace_s``: time that a service which stops has for the calls in flight.
+    """
+
+    daily_usd: Annotated[float, Field(gt=0)] | None = None
+    requests_per_minute: Annotated[int, Field(ge=1)] = 60
+    most_question_chars: Annotated[int, Field(ge=1, le=100_000)] = 4_000
+    most_body_bytes: Annotated[int, Field(ge=1_024)] = 262_144
+    timeout_s: Annotated[float, Field(gt=0)] = 300.0
+    allowed_hosts: list[str] = Field(default_factory=list)
+    allowed_origins: list[str] = Field(default_factory=list)
+    audit_questions: Literal["hash", "text", "none"] = "hash"
+    links: bool = True
+    version_poll_s: Annotated[float, Field(gt=0)] = 60.0
+    grace_s: Annotated[float, Field(ge=0)] = 20.0
+
+
 class RunConfig(Settings):
     """The config of an answer run.
 
@@ -48,12 +79,13 @@ class RunConfig(Settings):
     - ``token_classifier``: the model that selects the tokens LLMLingua-2 keeps.
     - ``sara``: the models of the strategy "sara".
     - ``search``: how many processes hold the index.
-    - ``budget_usd``: a hard cap (null: none).
+    - ``budget_usd``: a hard cap (null: none); of a service, that of each UTC day.
     - ``tags``: added to every ledger row.
     - ``replies_from``: other run folders whose replies are reused for equal requests.
     - ``carry``: columns of the questions to copy into the answers.
     - ``placement``: the nodes of a cluster on which the parts run.
     - ``telemetry``: where traces and metrics go.
+    - ``serve``: limits of a service.
     """
 
     SHIPPED: ClassVar[str | None] = "answer.yaml"
@@ -79,6 +111,7 @@ class RunConfig(Settings):
     carry: list[str] = Field(default_factory=list)
     placement: AnswerPlacement = AnswerPlacement()
     telemetry: TelemetryConfig = TelemetryConfig()
+    serve: ServeConfig = ServeConfig()
 
     @property
     def in_flight(self) -> int:

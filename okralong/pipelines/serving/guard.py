@@ -15,9 +15,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from okralong.pipelines.run.config import ServeConfig
 from okralong.pipelines.serving.asked import Refused
 from okralong.pipelines.serving.audit import AuditLog
-from okralong.pipelines.serving.config import ServeConfig
 from okralong.pipelines.serving.tokens import Caller, RequestRates, Tokens
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")

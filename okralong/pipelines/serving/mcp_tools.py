@@ -15,8 +15,8 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field, ValidationError
 from starlette.routing import BaseRoute
 
+from okralong.pipelines.run.config import ServeConfig
 from okralong.pipelines.serving.asked import MOST_FOUND, MOST_ROWS, AskRequest, Refused, ServicePort, final
-from okralong.pipelines.serving.config import ServeConfig
 from okralong.pipelines.serving.guard import caller_in, notes_in
 from okralong.pipelines.serving.openai_chat import written
 from okralong.pipelines.serving.tokens import Caller

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from okralong.pipelines.core.config import Settings, parse_config
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.serving.config import ServeConfig
+from okralong.pipelines.run.config import ServeConfig
 
 logger = logging.getLogger(__name__)
 

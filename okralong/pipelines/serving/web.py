@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
+from okralong.pipelines.run.config import ServeConfig
 from okralong.pipelines.serving.asked import MOST_FOUND, MOST_ROWS, AskRequest, Event, Refused, ServicePort, final
-from okralong.pipelines.serving.config import ServeConfig
 from okralong.pipelines.serving.guard import caller_in, notes_in, refusal
 from okralong.pipelines.serving.mcp_tools import mcp_over_http
 from okralong.pipelines.serving.openai_chat import ChatRequest, completion, models, streamed
