@@ -217,12 +217,12 @@ class RealtimeCalls:
         body: dict[str, Any] = {}
         try:
             route, call = await self._may_send(call, permit, tried, steps, self._timeout_s(tier) + PERMIT_SLACK_S)
-            call = replace(call, body="{}")  # the request is in the journal
-            sent_at = clock()
-            self._tracker.sent()
             shared = self._caches and self._prefixes.is_shared(route.provider.prefix_key(request.messages))
             body = route.body(request, shared=shared) | route.fields.streaming | tier.fields(route)
             bounds = Bounds.of(request.messages, estimate, request.max_tokens, request.json_schema)
+            call = replace(call, body="{}")  # the request is in the journal
+            sent_at = clock()
+            self._tracker.sent()
             raw, call, headers = await self._send(route, bounds, call, body, self._timeout_s(tier))
         except asyncio.CancelledError:
             lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)

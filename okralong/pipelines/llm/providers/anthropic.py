@@ -165,7 +165,7 @@ class AnthropicProvider(StainlessProvider):
             )
         if request.json_schema is not None and self.wire.format not in left_out:
             schema = json.loads(request.json_schema)["schema"]
-            output["format"] = {"type": "json_schema", "schema": anthropic.transform_schema(schema)}
+            output["format"] = {"type": "json_schema", "schema": _sendable(schema)}
         if output:
             body["output_config"] = output
         return {name: value for name, value in body.items() if name == "output_config" or name not in left_out}
@@ -222,6 +222,30 @@ def _effort(request: LlmRequest, model: str) -> tuple[dict[str, Any], dict[str, 
             return {}, {}  # they think only on request
         return {"type": "between_tools" if "sonnet-5-5" in model else "disabled"}, {}
     return {"type": "adaptive"}, {"effort": EFFORTS.get(effort, effort)}
+
+
+def _sendable(schema: Any) -> Any:
+    """Return a JSON schema as the SDK rewrites it for Anthropic.
+
+    The SDK knows no lists of types, so they become ``anyOf``. A schema that it still refuses is sent unchanged: if the
+    endpoint refuses it, too, it is left out.
+    """
+    try:
+        return anthropic.transform_schema(_without_type_lists(schema))
+    except (AssertionError, TypeError, ValueError):
+        return schema
+
+
+def _without_type_lists(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_type_lists(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    values = {key: each if key in ("enum", "const") else _without_type_lists(each) for key, each in schema.items()}
+    if not isinstance(types := values.get("type"), list) or "enum" in values or "const" in values:
+        return values
+    del values["type"]
+    return {"anyOf": [{"type": each} | (values if each != "null" else {}) for each in types]}
 
 
 def _limit(headers: Mapping[str, str], what: str) -> LimitHeaders:
