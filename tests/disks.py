@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -71,3 +72,14 @@ class Ballast:
                 with (self._place / "bytes").open("ab", buffering=0) as out:
                     while out.write(bytes(4096)):
                         pass
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """No file of this process can grow beyond some bytes, as on a full disk. (Python ignores the signal of it.)"""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

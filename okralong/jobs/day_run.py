@@ -13,29 +13,33 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import pyarrow.compute as pc
 
 from okralong.actors.host import OpenRun, RunStart, WarmHost
-from okralong.actors.planner import Planner, Stop
+from okralong.actors.local_models import LoadedModels, LocalModels
+from okralong.actors.planner import Planner, Stop, asked_as
 from okralong.actors.question_journal import Watch
 from okralong.jobs.answer import bill_sums
 from okralong.jobs.drive import ENDING_S, sums
 from okralong.jobs.run_folder import begin, manifest
+from okralong.pipelines.answering.offline import OfflineGenerator
+from okralong.pipelines.answering.question_tools import Ports
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.telemetry import started
-from okralong.pipelines.core.types import Question
+from okralong.pipelines.core.types import EXIT_BROKEN, Question, QuestionError
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.llm.replay import FINAL
 from okralong.pipelines.llm.shared_budget import SharedBudget
-from okralong.pipelines.run.prepare import Prepared
+from okralong.pipelines.run.prepare import Prepared, Scopes
 from okralong.pipelines.run.rows import BEGUN, table
-from okralong.pipelines.serving.asked import ANSWER_KEYS
+from okralong.pipelines.serving.asked import ANSWER_KEYS, Refused
+from okralong.pipelines.serving.search import find
 
 T = TypeVar("T")
 
@@ -56,11 +60,38 @@ class _Quiet:
         """See ``Progress``."""
 
 
+class Reading:
+    """One version of the archive: its scopes, and search without a generator."""
+
+    def __init__(self, prepared: Prepared, models: LoadedModels) -> None:
+        self.prepared = prepared
+        self.archive = prepared.archive
+        ports = Ports(LocalModels(prepared, models), OfflineGenerator(), prepared.policy, **asked_as(prepared.llm))
+        self.find = partial(find, ports)
+        self._scopes = Scopes(prepared.archive)
+        # A thread of its own: a slow filter holds up the next ones, and nothing else that runs in threads.
+        self._filtering = ThreadPoolExecutor(1, "filters")
+
+    async def scope(self, question: Question) -> tuple[str, ...]:
+        """Return the documents of a question. Raises Refused."""
+        if not question.doc_ids and not question.where:
+            return ()
+        try:
+            return await asyncio.wrap_future(self._filtering.submit(self._scopes.resolve, question))
+        except QuestionError as error:
+            raise Refused(422, "invalid_request", str(error)) from error
+
+    def close(self) -> None:
+        """End the process and the thread of the filters, after those that wait."""
+        self._filtering.submit(self._scopes.__exit__, None, None, None)
+        self._filtering.shutdown(wait=False)
+
+
 class DayRun:
     """An open run.
 
     Attributes:
-        prepared: What it answers with; its questions are empty.
+        reading: The version of the archive that it answers from.
         folder: Its folder.
         day: The UTC date that it is for.
         budget: Its cap, and those of the tokens.
@@ -68,11 +99,12 @@ class DayRun:
     """
 
     def __init__(
-        self, prepared: Prepared, folder: Folder, day: str, host: WarmHost, budget: SharedBudget, grace_s: float
+        self, reading: Reading, folder: Folder, day: str, host: WarmHost, budget: SharedBudget, grace_s: float
     ) -> None:
-        self.prepared, self.folder, self.day, self.budget = prepared, folder, day, budget
+        self.reading, self.folder, self.day, self.budget = reading, folder, day, budget
         self.idle = asyncio.Event()
         self._users = 0
+        self._is_broken = False
         self._host, self._grace_s = host, grace_s
         self._rows: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._finished: set[str] = set()
@@ -84,6 +116,11 @@ class DayRun:
         """Open the run. Raises OkraError if that is impossible."""
         self._thread.start()
         await asyncio.wrap_future(self._ready)
+
+    @property
+    def broken(self) -> bool:
+        """Whether no question can go on in it, such as after an error of its disk; opened anew, it may."""
+        return self._is_broken or self._ended.done()
 
     def enter(self) -> None:
         """Count a request that works with the run."""
@@ -98,7 +135,8 @@ class DayRun:
 
     async def close(self) -> None:
         """Send nothing more, wait for the calls in flight, and close the run."""
-        self._loop.call_soon_threadsafe(self._stop.set)
+        with suppress(RuntimeError):  # its loop is closed already
+            self._loop.call_soon_threadsafe(self._stop.set)
         await asyncio.wrap_future(self._ended)
 
     async def answer(
@@ -108,14 +146,17 @@ class DayRun:
         planner = self._opened.planners[0]
         assert isinstance(planner, Planner)
         ended = await self._there(planner.answer(question, doc_ids, watch=watch))
-        if ended is not None and not isinstance(ended, Stop):
+        if isinstance(ended, Stop):
+            self._is_broken |= ended.exit_code == EXIT_BROKEN
+        elif ended is not None:
             self._keep(ended)
         return ended
 
     def abandon(self, query_id: str) -> None:
         """Send nothing more for a question; its calls in flight end as usual."""
         if self._opened.gateway is not None:
-            self._loop.call_soon_threadsafe(self._opened.gateway.abandon, query_id)
+            with suppress(RuntimeError):  # its loop is closed already
+                self._loop.call_soon_threadsafe(self._opened.gateway.abandon, query_id)
 
     async def finished(self, query_id: str) -> Mapping[str, Any] | None:
         """Return the answers row of a question that is finished, or None."""
@@ -144,20 +185,25 @@ class DayRun:
 
     def _live(self) -> None:
         """Carry the run; its thread's function."""
-        started_at = time.monotonic()
+        started_at, prepared = time.monotonic(), self.reading.prepared
         try:
             with self.folder.locked("okralong serve"):
-                begin(self.folder, self.prepared)
+                begin(self.folder, prepared)
                 self.folder.remove(MANIFEST)  # its presence means complete
-                replies_from = self.prepared.replies_from
-                start = RunStart(self.prepared, self.folder.path, 1, replies_from=replies_from, budget=self.budget)
                 with ExitStack() as held:
-                    telemetry = held.enter_context(started(self.prepared.config.telemetry, self.folder.path, "serve"))
-                    opening = self._host.open_here(replace(start, telemetry=telemetry), _Quiet())
-                    opened = held.enter_context(opening)
+                    telemetry = held.enter_context(started(prepared.config.telemetry, self.folder.path, "serve"))
+                    start = RunStart(
+                        prepared,
+                        self.folder.path,
+                        1,
+                        replies_from=prepared.replies_from,
+                        telemetry=telemetry,
+                        budget=self.budget,
+                    )
+                    opened = held.enter_context(self._host.open_here(start, _Quiet()))
                     totals = opened.execute(self._serve(opened))
                 told = sums(totals) | bill_sums(self.folder)
-                written = manifest(self.prepared, opened.facts, time.monotonic() - started_at, told)
+                written = manifest(prepared, opened.facts, time.monotonic() - started_at, told)
                 self.folder.write_manifest(written | {"questions": sum(totals.questions.values())})
         except BaseException as error:
             self._fail(error)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -56,7 +54,7 @@ def serve(
 ) -> None:
     """Answer questions over HTTP: events, OpenAI's protocol and MCP, with tokens, budgets and an audit log."""
     from okralong.actors.web_service import free_port, serving
-    from okralong.jobs.service import SERVICE
+    from okralong.jobs.day_runs import SERVICE
     from okralong.jobs.terminal import ray_lines
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.serving.guard import is_loopback
@@ -117,8 +115,9 @@ def checked_setup(
     """Check everything that the service needs, without loading a model. Raises OkraError."""
     from okralong.actors.generator import generator
     from okralong.actors.host import why_one_process_is_not_enough
+    from okralong.jobs.day_runs import prepared_for
     from okralong.jobs.nightly_files import Places
-    from okralong.jobs.service import ServiceSetup, prepared_for
+    from okralong.jobs.service import ServiceSetup
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.models.weights import EMBEDDED
     from okralong.pipelines.run.config import RunConfig
@@ -162,17 +161,7 @@ def build(setup: ServiceSetup) -> ASGIApp:
 
     limits = setup.config.serve
     tokens = Tokens(Path(setup.tokens) if setup.tokens else None, limits)
-    service = Service(setup, tokens)
-
-    @asynccontextmanager
-    async def lifespan() -> AsyncIterator[None]:
-        await service.open()
-        try:
-            yield
-        finally:
-            await service.close()
-
-    app = web_app(service, limits, known_hosts(setup.host, limits), lifespan)
+    app = web_app(Service(setup, tokens), limits, known_hosts(setup.host, limits))
     audit = AuditLog(Path(setup.folder) / "audit", limits.audit_questions)
     return with_cors(Guard(app, setup.host, limits, tokens, audit), limits)
 
@@ -183,13 +172,8 @@ async def _over_stdio(setup: ServiceSetup) -> None:
     from okralong.pipelines.serving.tokens import Tokens
 
     tokens = Tokens(None, setup.config.serve)
-    service = Service(setup, tokens)
-    await service.open()
-    try:
-        caller: Any = tokens.caller("")
-        await mcp_server(service, caller).run_stdio_async()
-    finally:
-        await service.close()
+    async with Service(setup, tokens) as service:
+        await mcp_server(service, tokens.caller("")).run_stdio_async()
 
 
 def _place(archive: str) -> str:

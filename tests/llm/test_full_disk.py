@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,23 +22,12 @@ from okralong.pipelines.llm.journal import (
     reserve_bytes,
 )
 from okralong.pipelines.llm.ledger import RunLedger
-from tests.disks import Ballast, mounted
+from tests.disks import Ballast, mounted, no_room
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import a_call, ask, client_over, config_for, paid, rows, statuses
 
 QUESTIONS = 100
 IN_FLIGHT = 16
-
-
-@contextmanager
-def no_room() -> Iterator[None]:
-    """No file of this process can grow beyond some bytes, as on a full disk. (Python ignores the signal of it.)"""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def half_written(folder: Path) -> list[Path]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from okralong.pipelines.run.rows import BEGUN, table
 from okralong.pipelines.serving.asked import AskRequest, Event, Refused, final
 from okralong.pipelines.serving.tokens import Caller, Tokens
 from tests.conftest import index_plain
+from tests.disks import no_room
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import quoting
 from tests.service.conftest import RULES, config_of
@@ -43,14 +43,8 @@ def setup(sample_folder: Path, plain_archive: Path, endpoint_server: FakeOpenAI,
     return ServiceSetup(str(tmp_path / "archive"), load_config(RunConfig, path), str(tmp_path / "days"))
 
 
-@asynccontextmanager
-async def running(setup: ServiceSetup) -> AsyncIterator[Service]:
-    service = Service(setup, Tokens(None, setup.config.serve))
-    await service.open()
-    try:
-        yield service
-    finally:
-        await service.close()
+def running(setup: ServiceSetup) -> Service:
+    return Service(setup, Tokens(None, setup.config.serve))
 
 
 def with_limits(setup: ServiceSetup, **limits: Any) -> ServiceSetup:
@@ -188,6 +182,28 @@ async def test_an_endpoint_that_is_gone_leaves_search_and_a_503(
         assert await service.search(AskRequest(question="floods"), 1)
         endpoint_server.key = None
         assert (await ask(service, "What floods?"))["status"] == "answered"
+
+
+async def test_a_run_whose_disk_was_full_is_opened_anew(setup: ServiceSetup, endpoint_server: FakeOpenAI) -> None:
+    async with running(setup) as service:
+        first = await ask(service, "What floods?")
+        with no_room(), pytest.raises(Refused, match="cannot be written") as refused:
+            await ask(service, "Who makes things?")
+        assert refused.value.status == 503
+        assert (await ask(service, "Who makes things?"))["status"] == "answered"
+        assert await ask(service, "What floods?") == first | {"replayed": True}
+        spent = (await service.cost(ADA))["service"]["spent_usd"]
+    assert spent == pytest.approx(endpoint_server.bill_usd)
+    assert len(runs(setup)) == 1
+
+
+async def test_a_version_that_cannot_be_read_leaves_the_one_before(setup: ServiceSetup) -> None:
+    versions = Path(setup.archive) / "versions"
+    async with running(setup) as service:
+        newer = json.loads((versions / "000001.json").read_text()) | {"version": 2, "schema_version": 999}
+        (versions / "000002.json").write_text(json.dumps(newer))
+        assert (await ask(service, "What floods?"))["status"] == "answered"
+        assert (await service.facts())["archive_version"] == 1
 
 
 async def test_events_come_in_order_for_everybody_who_waits(setup: ServiceSetup) -> None:

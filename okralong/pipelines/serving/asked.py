@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol, Self
 
 from pydantic import Field
 
@@ -25,10 +25,10 @@ MOST_FOUND: Final = 50
 """Most chunks that a search returns. # project default"""
 MOST_ROWS: Final = 500
 """Most answers on a page. # project default"""
-
-
 MOST_NAME_CHARS: Final = 1_000
 """Longest entry of ``doc_ids`` or ``choices``. # project default"""
+RETRY_S: Final = 30
+"""Seconds after which a service that cannot answer now may be asked again. # project default"""
 
 
 class Refused(Exception):
@@ -186,8 +186,28 @@ def answer_data(row: Mapping[str, Any], citations: Sequence[Mapping[str, Any]], 
     return told | {"citations": list(citations), "replayed": replayed}
 
 
+def check_answered(row: Mapping[str, Any]) -> None:
+    """Raise Refused for the answers row of a question that failed or did not fit the budget."""
+    said = str(row["error"] or "").partition("\n")[0]
+    if row["status"] == "over_budget":
+        raise Refused(402, "budget_exhausted", said, cost_usd=row["cost_usd"])
+    if row["status"] == "failed":
+        raise Refused(502, "failed", said or "The question could not be answered.", cost_usd=row["cost_usd"])
+
+
 class ServicePort(Protocol):
-    """A service as its protocols (HTTP, OpenAI's, MCP) use it; ``jobs/service.py`` implements it."""
+    """A service as its protocols (HTTP, OpenAI's, MCP) use it; ``jobs/service.py`` implements it.
+
+    It is open within ``async with``.
+    """
+
+    async def __aenter__(self) -> Self:
+        """Open it. Raises OkraError if the archive or config cannot be used."""
+        ...
+
+    async def __aexit__(self, kind: Any, error: Any, at: Any) -> None:
+        """Send nothing more, wait for the calls in flight, and close it."""
+        ...
 
     def ask(self, caller: Caller, asked: AskRequest, key: str = "") -> AsyncIterator[Event]:
         """Yield the events of an answer; closing the iterator abandons the question. Raises Refused."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Collection
+from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import FastAPI, Header, Query, Request
@@ -31,25 +31,19 @@ _SSE: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 Key = Annotated[str, Header(alias="Idempotency-Key", max_length=200)]
 
 
-def web_app(
-    service: ServicePort,
-    config: ServeConfig,
-    hosts: Collection[str],
-    lifespan: Callable[[], AbstractAsyncContextManager[None]],
-) -> ASGIApp:
-    """Return the application, without its guard.
+def web_app(service: ServicePort, config: ServeConfig, hosts: Collection[str]) -> ASGIApp:
+    """Return the application, without its guard; it opens the service when it starts.
 
     Args:
         service: The service.
         config: Its limits.
         hosts: Names under which it may be reached; empty for any.
-        lifespan: Opens and closes the service.
     """
     mcp, routes = mcp_over_http(service, config, hosts)
 
     @asynccontextmanager
     async def whole(_: FastAPI) -> AsyncIterator[None]:
-        async with lifespan(), mcp.session_manager.run():
+        async with service, mcp.session_manager.run():
             yield
 
     app = FastAPI(title="okralong", docs_url=None, redoc_url=None, openapi_url=None, lifespan=whole)
