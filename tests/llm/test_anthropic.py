@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +18,7 @@ from okralong.pipelines.core.types import (
     QUESTION_MARK,
     CallFailed,
     ConfigError,
-    EndpointError,
     Message,
-    OverBudget,
-    ReplyError,
     Usage,
 )
 from okralong.pipelines.llm import completion
@@ -39,44 +32,26 @@ from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.rate_limit import LimitHeaders
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
-from tests.conftest import CHECKOUT
 from tests.fakes.anthropic.translate import event_bytes
 from tests.fakes.endpoint.process import EndpointProcess
-from tests.llm.anthropic_run import CALLS, MODEL, RATES, claude_config
+from tests.llm.batch.tools import agree
+from tests.llm.provider_run import CLAUDE, DOCUMENT, SCHEMA
 from tests.llm.tools import all_bytes, ask, client_over, rows
 
-KEY = "sk-ant-secret-of-the-tests-0123456789"
-SCHEMA = {
-    "name": "answer",
-    "strict": True,
-    "schema": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    },
-}
+MODEL, RATES = CLAUDE.model, CLAUDE.rates
+claude_config = CLAUDE.config
 
 
 @pytest.fixture
 def server(endpoint_process: EndpointProcess, monkeypatch: pytest.MonkeyPatch) -> EndpointProcess:
     endpoint_process.reset({"models": {MODEL: {"rates": RATES}}})
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    monkeypatch.setenv(CLAUDE.key_env, CLAUDE.key)
     return endpoint_process
-
-
-def agree(run: Path, server: EndpointProcess) -> None:
-    """The ledger is the server's bill, to the last digit that a float has."""
-    assert sum(row["cost_usd"] for row in rows(run, "ledger")) == pytest.approx(float(server.bill_usd), abs=1e-12)
 
 
 def over(document: str, question: str) -> list[Message]:
     """A prompt whose document others share."""
     return [Message("system", "Answer from the document."), Message("user", f"{document}{QUESTION_MARK}{question}")]
-
-
-DOCUMENT = "The company sold 1,204 boats in the year. " * 420
-"""About 5,000 tokens, more than the shortest prefix that this model caches."""
 
 
 @pytest.mark.parametrize("stream", ["auto", "never"])
@@ -94,7 +69,7 @@ async def test_thought_is_charged_as_output_and_the_key_stays_out_of_the_files(
     assert row["provider_request_id"].startswith("req_")
     assert (row["first_token_s"] is not None) == (stream == "auto")
     agree(tmp_path, server)
-    assert KEY.encode() not in all_bytes(tmp_path)
+    assert CLAUDE.key.encode() not in all_bytes(tmp_path)
 
 
 async def test_a_shared_document_is_written_to_the_cache_once_and_then_read(
@@ -132,67 +107,14 @@ async def test_prompts_are_reserved_with_what_claude_counts_more(tmp_path: Path,
         assert client.meter.safe(1000) == 1351, "fewer tokens than reserved are no reason to reserve less"
 
 
-async def test_errors_that_pass_are_retried_each_with_its_row(tmp_path: Path, server: EndpointProcess) -> None:
-    server.change({"script": ["unavailable", "server_error", "rate_limited", "reset", "bad_gateway"]})
-    async with client_over(tmp_path, claude_config(server.anthropic_url, max_attempts=7)) as (client, _):
-        reply = await client.complete("q", "generate", "generate", ask("Hello"))
-    assert reply.text == "An answer to: Hello"
-    ledger = [(row["status"], row["http_status"]) for row in rows(tmp_path, "ledger")]
-    assert ledger == [
-        *[("failed", 529), ("failed", 500), ("failed", 429), ("unknown", 0), ("unknown", 502)],
-        ("ok", 200),
-    ]
-    settled = sum(row["cost_usd"] for row in rows(tmp_path, "ledger") if row["status"] == "ok")
-    assert settled < float(server.bill_usd) < sum(row["cost_usd"] for row in rows(tmp_path, "ledger"))
-    assert len(server.received("chat")) == 6, "the SDK adds no attempt of its own"
-
-
-async def test_retry_after_is_waited_for_and_a_used_up_account_stops_the_run(
-    tmp_path: Path, server: EndpointProcess
-) -> None:
-    server.change({"faults": [{"kind": "rate_limited", "retry_after_s": 1, "times": 1}]})
-    async with client_over(tmp_path, claude_config(server.anthropic_url)) as (client, _):
-        began = time.monotonic()
-        await client.complete("q", "generate", "generate", ask("Hello"))
-        assert time.monotonic() - began >= 1
-        server.change({"faults": [{"kind": "insufficient_quota"}]})
-        with pytest.raises(EndpointError, match=r"quota of the account .* is used up .*credit balance is too low"):
-            await client.complete("r", "generate", "generate", ask("Again"))
-    assert len(server.received("chat")) == 3
-    agree(tmp_path, server)
-
-
-async def test_a_wrong_key_and_an_unknown_model_are_named(
-    tmp_path: Path, server: EndpointProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = claude_config(server.anthropic_url)
-    assert (await check_endpoint(config)).state == "ready"
-    assert (await check_endpoint(config.model_copy(update={"model": "claude-none"}))).state == "unknown_model"
+async def test_a_model_is_known_by_its_name_without_the_date(server: EndpointProcess) -> None:
     server.change({"models": {f"{MODEL}-20251001": {"rates": RATES}}})  # Anthropic does not list the shorter name
-    assert (await check_endpoint(config)).state == "ready"
-    server.change({"models": {MODEL: {"rates": RATES}}})
-    server.change({"keys": ["sk-ant-the-only-key-0123456789"]})
-    assert (await check_endpoint(config)).state == "wrong_key"
-    async with client_over(tmp_path / "a", config) as (client, _):
-        with pytest.raises(EndpointError, match="refuses the key in the environment variable ANTHROPIC_API_KEY"):
-            await client.complete("q", "generate", "generate", ask("Hello"))
-    server.change({"keys": []})
-    async with client_over(tmp_path / "b", claude_config(server.anthropic_url, model="claude-none")) as (client, _):
-        with pytest.raises(EndpointError, match="does not know the model 'claude-none'"):
-            await client.complete("q", "generate", "generate", ask("Hello"))
-    assert (await check_endpoint(LlmConfig(provider="anthropic", model="m", api_key_env="NO_SUCH"))).state == "no_key"
+    assert (await check_endpoint(claude_config(server.anthropic_url))).state == "ready"
 
 
-async def test_refusals_and_cut_replies_are_told_and_paid(tmp_path: Path, server: EndpointProcess) -> None:
-    server.change({"script": ["refusal", "content_filter", "empty_content"]})
+async def test_a_prompt_that_does_not_fit_is_told(tmp_path: Path, server: EndpointProcess) -> None:
+    server.change({"script": ["context_length"]})
     async with client_over(tmp_path, claude_config(server.anthropic_url)) as (client, _):
-        for said in ("refused to answer: I'm sorry", "refused to answer", "sent an empty reply"):
-            with pytest.raises(ReplyError, match=said):
-                await client.complete(said, "generate", "generate", ask(said))
-        server.change({"script": ["length"]})
-        reply = await client.complete("long", "generate", "generate", ask("long"))
-        assert reply.finish_reason == "length"
-        server.change({"script": ["context_length"]})
         with pytest.raises(CallFailed, match="does not fit the window"):
             await client.complete("big", "generate", "generate", ask("big"))
     agree(tmp_path, server)
@@ -231,16 +153,6 @@ async def test_a_reply_that_ignores_its_limit_is_aborted(tmp_path: Path, server:
     (row,) = rows(tmp_path, "ledger")
     assert 20 < row["completion_tokens"] < 600
     assert "aborted" in row["error"]
-
-
-async def test_the_cap_is_never_exceeded(tmp_path: Path, server: EndpointProcess) -> None:
-    cap = 0.002
-    async with client_over(tmp_path, claude_config(server.anthropic_url), cap_usd=cap) as (client, _):
-        calls = (client.complete(f"q{n}", "generate", "generate", ask(f"{n}")) for n in range(40))
-        done = await asyncio.gather(*calls, return_exceptions=True)
-    assert {type(each) for each in done if isinstance(each, BaseException)} == {OverBudget}
-    assert 0 < float(server.bill_usd) <= cap
-    agree(tmp_path, server)
 
 
 async def test_limits_of_input_and_output_are_learned_from_the_first_reply(
@@ -337,41 +249,6 @@ async def test_what_the_endpoint_can_do_is_found_out(server: EndpointProcess) ->
     found = await abilities(config, config)
     assert (found.json_schema, found.logprobs, found.streams, found.batches) == ("kept", False, True, True)
     assert await has_batches(config) is True
-
-
-async def test_a_mixed_list_of_endpoints_goes_on_at_the_other_provider(tmp_path: Path, server: EndpointProcess) -> None:
-    server.reset({"models": {MODEL: {"rates": RATES}, "fake-model": {"rates": RATES}}})
-    server.change({"faults": [{"kind": "unavailable", "contains": "first", "times": 1}]})
-    other = {"base_url": server.base_url, "model": "fake-model", "price": claude_config("http://a.example").price}
-    config = claude_config(server.anthropic_url, endpoints=[other])
-    async with client_over(tmp_path, config) as (client, _):
-        await client.complete("q", "generate", "generate", ask("first"))
-    ledger = rows(tmp_path, "ledger")
-    assert [(row["endpoint"], row["status"]) for row in ledger] == [
-        (server.anthropic_url, "failed"),
-        (server.base_url, "ok"),
-    ]
-    agree(tmp_path, server)
-
-
-def test_after_a_kill_only_calls_in_flight_are_paid_for_again(tmp_path: Path, server: EndpointProcess) -> None:
-    server.change({"latency": {"median_s": 0.15}})
-    command = [sys.executable, "-m", "tests.llm.anthropic_run", str(tmp_path), server.anthropic_url]
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-    killed = subprocess.Popen(command, env=environment, cwd=CHECKOUT)
-    while float(server.bill_usd) == 0:
-        assert killed.poll() is None
-        time.sleep(0.01)
-    killed.kill()
-    killed.wait()
-    assert subprocess.run(command, env=environment, cwd=CHECKOUT, check=False).returncode == 0
-    ledger = rows(tmp_path, "ledger")
-    settled = sum(row["cost_usd"] for row in ledger if row["status"] == "ok")
-    lost = [row for row in ledger if row["status"] == "unknown"]
-    assert len({row["query_id"] for row in rows(tmp_path, "answers")}) == CALLS
-    assert len(lost) <= 4, "as many as were in flight"
-    assert len(server.received("chat")) <= CALLS + len(lost)
-    assert settled - 1e-12 <= float(server.bill_usd) <= sum(row["cost_usd"] for row in ledger) + 1e-12
 
 
 class _Streamed:

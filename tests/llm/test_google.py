@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +18,21 @@ from okralong.pipelines.core.types import (
     CutShort,
     EndpointError,
     Message,
-    OverBudget,
     ReplyError,
     Usage,
 )
-from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
-from okralong.pipelines.llm.endpoint import check_endpoint, open_provider
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.endpoint import open_provider
 from okralong.pipelines.llm.prices import LongRates, PriceTable
 from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.request import LlmRequest
-from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
-from tests.llm.google_run import MODEL, PRICE, RATES, google_config
+from tests.llm.batch.tools import agree
+from tests.llm.provider_run import GEMINI
 from tests.llm.tools import all_bytes, ask, client_over, rows
 
-KEY = "AIza-secret-of-the-tests-0123456789"
+MODEL, PRICE, RATES, KEY = GEMINI.model, GEMINI.price, GEMINI.rates, GEMINI.key
+google_config = GEMINI.config
 SCHEMA = json.dumps({"name": "answer", "strict": True, "schema": {"type": "object"}})
 
 
@@ -44,11 +41,6 @@ def server(endpoint_process: EndpointProcess, monkeypatch: pytest.MonkeyPatch) -
     endpoint_process.reset({"models": {MODEL: {"rates": RATES}}})
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     return endpoint_process
-
-
-def agree(run: Path, server: EndpointProcess) -> None:
-    """The ledger is the server's bill, to the last digit that a float has."""
-    assert sum(row["cost_usd"] for row in rows(run, "ledger")) == pytest.approx(float(server.bill_usd), abs=1e-12)
 
 
 @pytest.mark.parametrize("stream", ["auto", "never"])
@@ -83,65 +75,6 @@ async def test_a_long_prompt_is_charged_at_its_own_rates(tmp_path: Path, server:
         for text in ("short", "word " * 300):
             await client.complete(text, "generate", "generate", ask(text))
     assert [row["input_usd_per_million"] for row in rows(tmp_path, "ledger")] == [RATES["input"], twice["input"]]
-    agree(tmp_path, server)
-
-
-async def test_errors_that_pass_are_retried_each_with_its_row(tmp_path: Path, server: EndpointProcess) -> None:
-    server.change({"script": ["unavailable", "server_error", "rate_limited", "reset", "bad_gateway"]})
-    async with client_over(tmp_path, google_config(server.google_url, max_attempts=7)) as (client, _):
-        reply = await client.complete("q", "generate", "generate", ask("Hello"))
-    assert reply.text == "An answer to: Hello"
-    ledger = [(row["status"], row["http_status"]) for row in rows(tmp_path, "ledger")]
-    assert ledger == [
-        *[("failed", 503), ("failed", 500), ("failed", 429), ("unknown", 0), ("unknown", 502)],
-        ("ok", 200),
-    ]
-    settled = sum(row["cost_usd"] for row in rows(tmp_path, "ledger") if row["status"] == "ok")
-    assert settled < float(server.bill_usd) < sum(row["cost_usd"] for row in rows(tmp_path, "ledger"))
-    assert len(server.received("chat")) == 6, "the SDK adds no attempt of its own"
-
-
-async def test_a_minutes_quota_is_waited_for_and_a_days_quota_stops_the_run(
-    tmp_path: Path, server: EndpointProcess
-) -> None:
-    server.change({"faults": [{"kind": "rate_limited", "retry_after_s": 0.7, "times": 1}]})
-    async with client_over(tmp_path, google_config(server.google_url)) as (client, _):
-        began = time.monotonic()
-        await client.complete("q", "generate", "generate", ask("Hello"))
-        assert time.monotonic() - began >= 0.7
-        server.change({"faults": [{"kind": "insufficient_quota"}]})
-        with pytest.raises(EndpointError, match=r"asks to wait \d{3,5} s \(429: You exceeded your current quota"):
-            await client.complete("r", "generate", "generate", ask("Again"))
-    assert len(server.received("chat")) == 3
-    agree(tmp_path, server)
-
-
-async def test_a_wrong_key_is_named_though_its_status_is_400(
-    tmp_path: Path, server: EndpointProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.change({"keys": ["AIza-the-only-key-0123456789"]})
-    config = google_config(server.google_url)
-    async with client_over(tmp_path, config) as (client, _):
-        with pytest.raises(EndpointError, match="refuses the key in the environment variable GEMINI_API_KEY"):
-            await client.complete("q", "generate", "generate", ask("Hello"))
-    assert (await check_endpoint(config)).state == "wrong_key"
-    assert KEY.encode() not in all_bytes(tmp_path)
-    server.change({"keys": []})
-    assert (await check_endpoint(config)).state == "ready"
-    assert (await check_endpoint(config.model_copy(update={"model": "other"}))).state == "unknown_model"
-    official = LlmConfig(provider="google", model=MODEL, price=PRICE)
-    monkeypatch.delenv("GEMINI_API_KEY")
-    assert official.base_url == "https://generativelanguage.googleapis.com"
-    assert (await check_endpoint(official)).state == "no_key"
-
-
-async def test_blocked_cut_and_empty_replies_are_paid_and_told(tmp_path: Path, server: EndpointProcess) -> None:
-    server.change({"script": ["refusal", "content_filter", "empty_content", "length"]})
-    async with client_over(tmp_path, google_config(server.google_url)) as (client, _):
-        for query_id, match in (("a", "content filter"), ("b", "content filter"), ("c", "empty reply")):
-            with pytest.raises(ReplyError, match=match):
-                await client.complete(query_id, "generate", "generate", ask(query_id))
-        assert (await client.complete("d", "generate", "generate", ask("d"))).finish_reason == "length"
     agree(tmp_path, server)
 
 
@@ -211,54 +144,12 @@ async def test_an_overlong_reply_is_aborted_and_its_thought_is_counted(tmp_path:
     assert entry["completion_tokens"] < 20 * 40
 
 
-async def test_the_cap_is_never_exceeded(tmp_path: Path, server: EndpointProcess) -> None:
-    config = google_config(server.google_url, max_in_flight=8)
-    cap = 0.02
-    async with client_over(tmp_path, config, cap_usd=cap) as (client, _):
-        calls = (client.complete(f"q{n}", "generate", "generate", ask(f"question {n} " * 30)) for n in range(40))
-        got = await asyncio.gather(*calls, return_exceptions=True)
-    assert any(isinstance(one, OverBudget) for one in got)
-    assert 0 < float(server.bill_usd) <= cap
-    agree(tmp_path, server)
-
-
 async def test_the_servers_limit_is_kept_when_it_is_configured(tmp_path: Path, server: EndpointProcess) -> None:
     server.change({"limits": {"requests_per_minute": 600}})
     config = google_config(server.google_url, requests_per_minute=500, max_in_flight=20)
     async with client_over(tmp_path, config) as (client, _):
         await asyncio.gather(*(client.complete(f"q{n}", "generate", "generate", ask(f"{n}")) for n in range(20)))
     assert {entry["status"] for entry in server.received("chat")} == {200}
-    agree(tmp_path, server)
-
-
-def test_a_killed_run_pays_twice_at_most_for_calls_in_flight(tmp_path: Path, server: EndpointProcess) -> None:
-    server.change({"latency": {"median_s": 0.05, "sigma": 0.0}})
-    command = [sys.executable, "-m", "tests.llm.google_run", str(tmp_path), server.google_url]
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
-    process = subprocess.Popen(command, cwd=CHECKOUT, env=environment)
-    deadline = time.monotonic() + 60
-    while len(server.received("chat")) < 6 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    assert subprocess.run(command, cwd=CHECKOUT, env=environment, timeout=120, check=False).returncode == 0
-    ledger = rows(tmp_path, "ledger")
-    unknown = [row for row in ledger if row["status"] == "unknown"]
-    settled = sum(row["cost_usd"] for row in ledger if row["status"] == "ok")
-    assert 1 <= len(unknown) <= 4
-    assert settled - 1e-12 <= float(server.bill_usd) <= settled + sum(row["cost_usd"] for row in unknown) + 1e-12
-    assert len(server.received("chat")) <= 12 + len(unknown)
-    assert len(rows(tmp_path, "answers")) == 12
-
-
-async def test_gemini_stands_in_for_another_provider_that_is_down(tmp_path: Path, server: EndpointProcess) -> None:
-    spare = EndpointConfig(provider="google", base_url=server.google_url, model=MODEL, price=PRICE)
-    first = {"provider": "openai", "model": "gpt-4o", "base_url": "http://127.0.0.1:9/v1"}
-    async with client_over(tmp_path, google_config(**first, endpoints=[spare])) as (client, _):
-        for query_id in ("a", "b"):
-            await client.complete(query_id, "generate", "generate", ask(query_id))
-    answered = [row["endpoint"] for row in rows(tmp_path, "ledger") if row["status"] == "ok"]
-    assert answered == [server.google_url] * 2
     agree(tmp_path, server)
 
 

@@ -13,39 +13,25 @@ from okralong.pipelines.core.types import QUESTION_MARK, Message
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.fakes.openai_server import FakeOpenAI, Trouble
-from tests.llm import anthropic_run, google_run
+from tests.llm.provider_run import CLAUDE, DOCUMENT, GEMINI, MAKERS, SCHEMA
 from tests.llm.tools import PRICE, client_over, config_for, rows
 
 OVERLOADED = Trouble(503, "overloaded", "Try later.")
-SCHEMA = {
-    "name": "answer",
-    "strict": True,
-    "schema": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    },
-}
-DOCUMENT = "The company sold 1,204 boats in the year. " * 420
 QUESTIONS = [f"q{number}" for number in range(4)]
 
 
 @pytest.fixture
 def server(endpoint_process: EndpointProcess, monkeypatch: pytest.MonkeyPatch) -> EndpointProcess:
-    rates = {anthropic_run.MODEL: anthropic_run.RATES, google_run.MODEL: google_run.RATES}
-    endpoint_process.reset({"models": {model: {"rates": each} for model, each in rates.items()}})
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test-of-several-providers-0123")
-    monkeypatch.setenv("GEMINI_API_KEY", "AIza-test-of-several-providers-0123456789")
+    endpoint_process.reset({"models": {each.model: {"rates": each.rates} for each in MAKERS.values()}})
+    for each in MAKERS.values():
+        monkeypatch.setenv(each.key_env, each.key)
     return endpoint_process
 
 
 def others(server: EndpointProcess) -> list[EndpointConfig]:
-    claude = anthropic_run.claude_config(server.anthropic_url)
-    gemini = google_run.google_config(server.google_url)
     return [
-        EndpointConfig(provider=one.provider, base_url=one.base_url, model=one.model, price=one.price)
-        for one in (claude, gemini)
+        EndpointConfig(provider=one.provider, base_url=one.at(server), model=one.model, price=one.price)
+        for one in MAKERS.values()
     ]
 
 
@@ -66,11 +52,13 @@ async def test_from_openai_to_claude_and_gemini(tmp_path: Path, server: Endpoint
     with FakeOpenAI(troubles=[OVERLOADED] * 100) as first:
         claude, gemini = others(server)
         served = await ask_all(tmp_path / "claude", config_for(first, endpoints=[claude, gemini]))
-        assert served[anthropic_run.MODEL, "ok"] == len(QUESTIONS)
+        assert served[CLAUDE.model, "ok"] == len(QUESTIONS)
         served = await ask_all(tmp_path / "gemini", config_for(first, endpoints=[gemini]))
-        assert served[google_run.MODEL, "ok"] == len(QUESTIONS)
+        assert served[GEMINI.model, "ok"] == len(QUESTIONS)
         assert served["fake-model", "ok"] == 0 < served["fake-model", "failed"]
-        paid = sum(row["cost_usd"] for run in ("claude", "gemini") for row in rows(tmp_path / run, "ledger"))
+        gone = config_for(first, base_url="http://127.0.0.1:9/v1", endpoints=[gemini])
+        assert (await ask_all(tmp_path / "gone", gone))[GEMINI.model, "ok"] == len(QUESTIONS)
+        paid = sum(row["cost_usd"] for run in ("claude", "gemini", "gone") for row in rows(tmp_path / run, "ledger"))
         assert paid == pytest.approx(float(server.bill_usd), abs=1e-12)
 
 
@@ -78,7 +66,7 @@ async def test_from_claude_to_openai(tmp_path: Path, server: EndpointProcess) ->
     server.change({"faults": [{"kind": "server_error", "where": "chat", "times": 100}]})
     with FakeOpenAI() as second:
         fallback = EndpointConfig(base_url=second.base_url, model="fake-model", price=PRICE)
-        served = await ask_all(tmp_path, anthropic_run.claude_config(server.anthropic_url, endpoints=[fallback]))
+        served = await ask_all(tmp_path, CLAUDE.config(server.anthropic_url, endpoints=[fallback]))
         assert served["fake-model", "ok"] == len(QUESTIONS)
         paid = sum(row["cost_usd"] for row in rows(tmp_path, "ledger"))
         assert paid == pytest.approx(second.bill_usd, abs=1e-12)

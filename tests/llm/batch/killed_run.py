@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.llm.batch.tools import BatchRun, batch_config, batch_run
-from tests.llm.google_run import PRICE
+from tests.llm.provider_run import GEMINI
 from tests.llm.tools import ask
 
 QUESTIONS = 12
@@ -25,7 +25,7 @@ async def main(folder: Path, base_url: str, *google: str) -> None:
     """Run at an endpoint of OpenAI's, or at Google's with the model ``google``."""
     changes: dict[str, Any] = {"provider": "google", "model": google[0]} if google else {}
     if google:
-        changes["price"] = PRICE.model_copy(update={"batch_discount": 0.5, "batch_cached_full": True})
+        changes["price"] = GEMINI.price.model_copy(update={"batch_discount": 0.5, "batch_cached_full": True})
     config = batch_config(base_url, timeout_s=600.0, **changes)
     async with batch_run(folder, config, cap_usd=1.0) as run:
         done = await run.ledger.answered()

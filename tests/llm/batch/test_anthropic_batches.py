@@ -19,12 +19,13 @@ from okralong.pipelines.core.types import Reply
 from okralong.pipelines.llm.providers import anthropic as adapter
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
-from tests.llm.anthropic_run import CALLS, MODEL, RATES, batch_config
 from tests.llm.batch.tools import agree, attempts, batch_run, texts
-from tests.llm.test_anthropic import SCHEMA
+from tests.llm.provider_run import CALLS, CLAUDE, SCHEMA
+from tests.llm.provider_run import claude_batches as batch_config
 from tests.llm.tools import rows
 
 CREATE = "POST /anthropic/v1/messages/batches"
+MODEL, RATES = CLAUDE.model, CLAUDE.rates
 QUESTIONS = [f"q{number}" for number in range(6)]
 
 
@@ -95,7 +96,15 @@ async def test_a_refused_schema_is_left_out_of_the_next_batch(tmp_path: Path, cl
 
 def test_after_a_kill_a_batch_that_nobody_recorded_is_found_again(tmp_path: Path, claude: EndpointProcess) -> None:
     claude.change({"faults": [{"kind": "hang", "where": "batches", "contains": CREATE, "times": 1}]})
-    command = [sys.executable, "-m", "tests.llm.anthropic_run", str(tmp_path), claude.anthropic_url, "batch"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.llm.provider_run",
+        "anthropic",
+        str(tmp_path),
+        claude.anthropic_url,
+        "batch",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     killed = subprocess.Popen(command, env=environment, cwd=CHECKOUT)
     deadline = time.monotonic() + 60

@@ -26,9 +26,10 @@ from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.killed_run import QUESTIONS as KILLED_QUESTIONS
 from tests.llm.batch.tools import BatchRun, agree, attempts, batch_config, batch_run, texts
-from tests.llm.google_run import MODEL, PRICE, RATES
+from tests.llm.provider_run import GEMINI
 from tests.llm.tools import ask, rows
 
+MODEL, PRICE, RATES = GEMINI.model, GEMINI.price, GEMINI.rates
 QUESTIONS = [f"q{number}" for number in range(6)]
 SCENARIO: dict[str, Any] = {"models": {MODEL: {"rates": RATES}}, "batches": {"cached_share": 1.0}}
 HALF = PRICE.model_copy(update={"batch_discount": 0.5, "batch_cached_full": True})
