@@ -13,12 +13,16 @@ import psutil
 def alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
 
 
-def wait_until_gone(pid: int, seconds: float = 15) -> bool:
+DYING_S = 15.0
+"""How long killed processes may take to go on a busy machine. Ray's would stay for 40 s if they were not killed."""
+
+
+def wait_until_gone(pid: int, seconds: float = 60.0) -> bool:
     end = time.monotonic() + seconds
     while alive(pid) and time.monotonic() < end:
         time.sleep(0.05)
@@ -30,9 +34,12 @@ def below(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
-def living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Those that are still there."""
-    return [one for one in processes if one.is_running() and alive(one.pid)]
+def living(processes: Iterable[psutil.Process], seconds: float = 0.0) -> list[psutil.Process]:
+    """Those that are still there when they have had so many seconds to go."""
+    end = time.monotonic() + seconds
+    while (left := [one for one in processes if one.is_running() and alive(one.pid)]) and time.monotonic() < end:
+        time.sleep(0.05)
+    return left
 
 
 def listening(pids: Iterable[int]) -> dict[str, set[int]]:

@@ -53,7 +53,7 @@ async def submit(client: openai.AsyncOpenAI, lines: list[Any], **parameters: Any
 
 async def until(client: openai.AsyncOpenAI, batch_id: str, *statuses: str) -> Batch:
     """The batch once it has one of ``statuses``."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while True:
             batch = await client.batches.retrieve(batch_id)
             if batch.status in statuses:

@@ -25,6 +25,8 @@ from aiohttp import web
 
 from okralong.pipelines.core.tokens import count_tokens
 
+HELD_S = 0.005
+"""How often a request that is held looks whether it may go on."""
 Messages = list[dict[str, str]]
 Rule = tuple[Callable[[Messages], bool], str | Callable[[Messages], str]]
 
@@ -155,6 +157,10 @@ class FakeOpenAI:
         """Whether a reply is streamed where that is asked for; many servers ignore the wish."""
         self.word_s = 0.0
         """Seconds between two words of a stream."""
+        self.words_held: int | None = None
+        """A stream stops after so many words until its client has gone; None: none does."""
+        self.hold_after: int | None = None
+        """Requests after so many wait until this is None, so that a test cannot miss a moment; None: none waits."""
         self.flex_is_full = 0
         """So many of the next requests to the flex tier find no capacity there."""
         self.received: list[Received] = []
@@ -208,7 +214,10 @@ class FakeOpenAI:
         one = Received(time.monotonic(), json.loads(await request.read()), request.headers.get("Authorization", ""))
         self.received.append(one)
         trouble = (self.troubles.pop(0) if self.troubles else None) or Trouble()
+        number = len(self.received)
         await asyncio.sleep(trouble.delay_s or self.delay_s)
+        while self.hold_after is not None and number > self.hold_after:  # noqa: ASYNC110 - attributes set no event
+            await asyncio.sleep(HELD_S)
         if (refused := self._refused(request)) is not None:
             one.status = refused.status
             return refused
@@ -271,12 +280,16 @@ class FakeOpenAI:
 
         try:
             await send({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
-            for number, word in enumerate(words):
-                tokens = {"logprobs": {"content": logprobs[number : number + 1]}} if logprobs else {}
+            for number, word in enumerate(words, 1):
+                tokens = {"logprobs": {"content": logprobs[number - 1 : number]}} if logprobs else {}
                 await send({"choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None, **tokens}]})
                 written += word
                 if self.word_s:
                     await asyncio.sleep(self.word_s)
+                while self.words_held is not None and number >= self.words_held:
+                    await asyncio.sleep(HELD_S)
+                    if request.transport is None or request.transport.is_closing():
+                        raise ConnectionResetError
             if refusal := choice["message"]["refusal"]:
                 await send({"choices": [{"index": 0, "delta": {"refusal": refusal}}]})
             one.completion_tokens = full

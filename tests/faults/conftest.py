@@ -17,6 +17,8 @@ from tests.faults.night import MODEL, Night
 from tests.faults.processes import kill, marked
 
 SCENARIO: dict[str, Any] = {"models": {MODEL: {}}, "latency": {"median_s": 0.25, "sigma": 0.6}}
+SLOW: dict[str, float] = {"median_s": 8.0, "sigma": 0.0}
+"""The latency of what is asked after a signal, so that a run which hears of it late does not end by itself."""
 QUESTIONS = 40
 SOAKED = 300
 FEW = 12

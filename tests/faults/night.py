@@ -115,6 +115,16 @@ class Night:
         done = subprocess.run(full, env=self.variables(), capture_output=True, text=True, check=False, timeout=START_S)
         return Ended(done.returncode, " ".join(done.stdout.split()), done.stderr)
 
+    def hold_after(self, requests: int) -> None:
+        """Hold all requests after so many at the endpoint, so that the run waits there however late a test is."""
+        self.endpoint.change({"hold_after": requests})
+
+    def let_go(self, latency: Mapping[str, float] | None = None) -> None:
+        """Answer what is held; requests from now on have another ``latency`` if one is given."""
+        if latency is not None:
+            self.endpoint.change({"latency": latency})
+        self.endpoint.change({"hold_after": None})
+
     def asked(self) -> int:
         """Requests for a reply that have arrived at the endpoint."""
         return int(self.endpoint.state()["counts"]["by_where"].get("chat", 0))

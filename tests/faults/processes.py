@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,6 +61,14 @@ def kill(process: Process) -> None:
         os.kill(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+def signal_until_it_ends(process: subprocess.Popen[str], number: int) -> None:
+    """Send a signal again and again: those that reach a stalled machine's process within half a second count as one."""
+    while process.poll() is None:
+        process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(2.0)
 
 
 def left_over(value: str, seconds: float) -> list[Process]:

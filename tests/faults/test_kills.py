@@ -49,6 +49,7 @@ def kill_the_driver(night: Night, moment: int, *, alone: bool = False) -> Snapsh
 
     A run that is ``alone`` has started no process but the one that watches for a second signal.
     """
+    night.hold_after(moment)
     driver = night.start()
     night.wait_for_requests(driver, moment)
     if alone:
@@ -57,6 +58,7 @@ def kill_the_driver(night: Night, moment: int, *, alone: bool = False) -> Snapsh
     driver.communicate()
     left = left_over(night.mark, GONE_S)
     assert not left, f"processes outlive their driver: {left}"
+    night.let_go()
     night.wait_for_silence()
     return snapshot(night)
 
@@ -69,14 +71,17 @@ def finish_it(night: Night) -> None:
     assert not left, f"processes outlive their run: {left}"
 
 
-def kill_parts(
-    night: Night, driver: subprocess.Popen[str], order: list[str], moments: list[int], dice: random.Random
-) -> None:
-    """Kill one process of each part, each when its number of requests has arrived."""
+def kill_parts(night: Night, order: list[str], moments: list[int], dice: random.Random) -> subprocess.Popen[str]:
+    """Start the command and kill one process of each part, each when its number of requests has arrived."""
+    night.hold_after(moments[0])
+    driver = night.start()
     for part, moment in zip(order, moments, strict=True):
+        night.hold_after(moment)
         night.wait_for_requests(driver, moment)
         night.wait_until(driver, lambda part=part: bool(parts(night.mark, part)))
         kill(dice.choice(parts(night.mark, part)))
+    night.let_go()
+    return driver
 
 
 @pytest.mark.parametrize(("what", "when"), CELLS)
@@ -88,8 +93,7 @@ def test_a_run_survives_the_kill(what: str, when: str, request: pytest.FixtureRe
         before = kill_the_driver(night, moment, alone=what == "own process")
         assert len(before.answers) < len(questions)
     else:
-        driver = night.start()
-        kill_parts(night, driver, [what], [moment], random.Random(7))
+        driver = kill_parts(night, [what], [moment], random.Random(7))
         before = snapshot(night)
         ended = night.end(driver)
         assert ended.code == 0, ended
@@ -100,8 +104,7 @@ def test_a_run_survives_the_kill(what: str, when: str, request: pytest.FixtureRe
 def test_all_parts_die_in_turn(night: Night, chance: random.Random) -> None:
     order = chance.sample(REVIVED, len(REVIVED))
     moments = sorted(chance.sample(range(4, QUESTIONS - 8), len(order)))
-    driver = night.start()
-    kill_parts(night, driver, order, moments, chance)
+    driver = kill_parts(night, order, moments, chance)
     before = snapshot(night)
     ended = night.end(driver)
     assert ended.code == 0, ended
@@ -120,8 +123,7 @@ def test_many_questions_and_a_driver_that_dies_again_and_again(long_night: Night
 @pytest.mark.soak
 @pytest.mark.parametrize("part", [*REVIVED, "shard"])
 def test_many_questions_and_a_part_that_dies_twice(long_night: Night, part: str, chance: random.Random) -> None:
-    driver = long_night.start()
-    kill_parts(long_night, driver, [part, part], sorted(chance.sample(range(5, SOAKED - 20), 2)), chance)
+    driver = kill_parts(long_night, [part, part], sorted(chance.sample(range(5, SOAKED - 20), 2)), chance)
     before = snapshot(long_night)
     ended = long_night.end(driver)
     assert ended.code == 0, ended

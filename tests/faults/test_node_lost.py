@@ -60,8 +60,10 @@ def held_by(night: Night, node: Any) -> list[Process]:
 
 def test_a_node_with_unfinished_work_is_lost(night: Night, cluster: Any, chance: random.Random) -> None:
     night.configure(planners=4)
+    moment = chance.randrange(5, QUESTIONS // 2)
+    night.hold_after(moment)
     driver = night.start()
-    night.wait_for_requests(driver, chance.randrange(5, QUESTIONS // 2))
+    night.wait_for_requests(driver, moment)
     workers = list(cluster.worker_nodes)
     held = {node: held_by(night, node) for node in workers}
     lost = max(workers, key=lambda node: sum(one.title.startswith(PARTS["planner"]) for one in held[node]))
@@ -69,6 +71,7 @@ def test_a_node_with_unfinished_work_is_lost(night: Night, cluster: Any, chance:
     # A machine that is gone takes everything with it at once.
     for process in [one for one in marked(night.mark) if raylet_of(lost) in (one.pid, one.parent)]:
         kill(process)
+    night.let_go()
     before = snapshot(night)
     ended = night.end(driver)
     assert ended.code in (0, 6), ended

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import subprocess
@@ -18,9 +17,10 @@ from okralong.pipelines.core.stopping import AT_ONCE, ATTENDANT
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_STOPPED, GO_ON, LockedError
 from tests.faults.checks import check, snapshot
-from tests.faults.conftest import FEW, SCENARIO, ids_of
+from tests.faults.conftest import FEW, SCENARIO, SLOW, ids_of
 from tests.faults.night import IN_FLIGHT, START_S, Night
-from tests.faults.processes import left_over
+from tests.faults.processes import Process, kill, left_over, marked, signal_until_it_ends
+from tests.processes import DYING_S, alive
 
 GONE_S = 60.0
 
@@ -33,14 +33,14 @@ def session(small: Night) -> Iterator[Night]:
     said = _okralong(small, "up", "--config", str(small.folder / "answer.yaml"))
     assert "is up" in said
     yield small
-    for process in psutil.process_iter(["cmdline"]):
-        if "okralong.jobs.session" in (process.info["cmdline"] or ()) and _serves(process, small):
-            process.kill()
+    for process in _sessions(small):
+        kill(process)
     shutil.rmtree(place, ignore_errors=True)
 
 
-def _serves(process: psutil.Process, night: Night) -> bool:
-    return bool(json.loads(process.cmdline()[-1])["archive"] == str(night.archive))
+def _sessions(night: Night) -> list[Process]:
+    """The processes of the night's own session; other tests may have one over the same archive."""
+    return [one for one in marked(night.mark) if "okralong.jobs.session" in one.title]
 
 
 def _okralong(night: Night, command: str, *further: str, code: int = 0) -> str:
@@ -51,26 +51,23 @@ def _okralong(night: Night, command: str, *further: str, code: int = 0) -> str:
     return " ".join((done.stdout + done.stderr).split())
 
 
-def _session_of(night: Night) -> psutil.Process:
-    (found,) = [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if "okralong.jobs.session" in (process.info["cmdline"] or ())
-        and process.name() != ATTENDANT
-        and _serves(process, night)
-    ]
+def _session_of(night: Night) -> Process:
+    (found,) = [one for one in _sessions(night) if psutil.Process(one.pid).name() != ATTENDANT]
     return found
 
 
 def test_sigterm_keeps_the_replies_in_flight_and_a_run_goes_on_over_ray(small: Night) -> None:
-    driver = small.start()
-    small.wait_for_requests(driver, 5)
+    small.hold_after(5)
+    driver = small.start("--grace", "120")
+    small.wait_for_requests(driver, 6)
     driver.send_signal(signal.SIGTERM)
+    small.let_go(SLOW)
     ended = small.end(driver)
     assert ended.code == EXIT_STOPPED, ended
     assert ended.complained == f"Stopped. {GO_ON}\n"
     assert "arrived and are kept" in ended.said
     small.wait_for_silence()
+    small.let_go(SCENARIO["latency"])
     before = snapshot(small)
     assert {row["status"] for row in small.table("ledger")} <= {"ok", "failed"}  # none is unknown
     small.configure(planners=1)
@@ -80,18 +77,18 @@ def test_sigterm_keeps_the_replies_in_flight_and_a_run_goes_on_over_ray(small: N
 
 
 def test_a_second_signal_gives_up_the_calls_in_flight(small: Night) -> None:
-    small.endpoint.change({"latency": {"median_s": 8.0, "sigma": 0.0}})
-    driver = small.start()
+    small.configure(planners=None, llm_timeout_s=900.0)
+    small.hold_after(0)
+    driver = small.start("--grace", "900")
     small.wait_for_requests(driver, 2)
     driver.send_signal(signal.SIGTERM)
     time.sleep(1.0)
     assert driver.poll() is None, "it waits for the calls in flight"
-    driver.send_signal(signal.SIGTERM)
-    sent = time.monotonic()
+    signal_until_it_ends(driver, signal.SIGTERM)
     ended = small.end(driver)
-    assert time.monotonic() - sent < 5.0
-    assert (ended.code, ended.complained) == (EXIT_STOPPED, AT_ONCE), ended
-    assert not left_over(small.mark, 0.0)
+    assert ended.complained == AT_ONCE, ended
+    assert ended.code in (EXIT_STOPPED, -signal.SIGKILL), "on a stalled machine its attendant ends it"
+    assert not left_over(small.mark, DYING_S)
     small.wait_for_silence()
 
 
@@ -110,31 +107,34 @@ def test_a_session_carries_runs_and_ends(session: Night) -> None:
 
     process = _session_of(session)
     assert "1 session ended" in _okralong(session, "down")
-    assert not psutil.pid_exists(process.pid) or process.status() == psutil.STATUS_ZOMBIE
+    assert not alive(process.pid)
     assert "has no session" in _okralong(session, "down")
 
 
 def test_kill_9_of_the_command_stops_its_run_and_of_the_session_ends_the_command(session: Night) -> None:
-    driver = session.start()
-    session.wait_for_requests(driver, 5)
+    session.hold_after(5)
+    driver = session.start("--grace", "120")
+    session.wait_for_requests(driver, 6)
     driver.kill()
-    session.end(driver)
+    driver.wait()
+    session.let_go(SLOW)
+    session.end(driver)  # which is that of its run, since that has its standard output too
     _wait_until_free(session)
     session.wait_for_silence()
     before = snapshot(session)
     assert Folder.of(session.run).read_manifest() is None
     assert {row["status"] for row in session.table("ledger")} <= {"ok", "failed"}  # it had its grace
 
-    session.endpoint.change({"latency": {"median_s": 3.0, "sigma": 0.0}})
     asked = session.asked()
+    session.endpoint.change({"latency": SCENARIO["latency"], "hold_after": asked})
     driver = session.start()
     session.wait_for_requests(driver, asked + 1)
-    _session_of(session).kill()
+    kill(_session_of(session))
     ended = session.end(driver)
     assert ended.code == EXIT_BROKEN, ended
     assert "died during this run" in " ".join(ended.complained.split())
+    session.let_go()
     session.wait_for_silence()
-    session.endpoint.change({"latency": SCENARIO["latency"]})
     later = snapshot(session)
     again = session.finish()
     assert again.code == 0, again

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import ipaddress
 import signal
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from okralong.pipelines.core.types import EXIT_STOPPED
 from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
+from tests.faults.conftest import SLOW
 from tests.faults.night import Night
-from tests.processes import below, listening, living
+from tests.processes import DYING_S, below, listening, living
 
 
 def test_a_running_job_listens_on_loopback_and_keeps_its_folder_to_itself(night: Night) -> None:
     night.configure(reranker={"model": str(tiny_cross_encoder())}, confidence="shipped")  # a replica on Ray Serve
-    night.endpoint.change({"latency": {"median_s": 3.0, "sigma": 0.0}})
+    night.hold_after(0)
     driver = night.start()
     night.wait_for_requests(driver, 1)
     started = below(driver.pid)  # Ray's agents overwrite their environment, and with it the mark
-    titles = {driver.pid: "the command"} | {one.pid: " ".join(one.cmdline()) for one in started}
+    titles = {driver.pid: "the command"}
+    for one in started:
+        with suppress(psutil.Error):  # it has ended since
+            titles[one.pid] = " ".join(one.cmdline())
     for part in ("gcs_server", "raylet", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray::ServeReplica"):
         assert any(part in title for title in titles.values()), part
     found = listening(titles)
@@ -37,6 +44,7 @@ def test_a_running_job_listens_on_loopback_and_keeps_its_folder_to_itself(night:
     assert list((folder / "ray").glob("session_*/sockets")), "its session folder is in it"
     assert folder.stat().st_mode & 0o777 == 0o700
     driver.send_signal(signal.SIGTERM)
+    night.let_go(SLOW)
     assert night.end(driver).code == EXIT_STOPPED
-    assert not living(started)
+    assert not living(started, DYING_S)
     assert not folder.exists()

@@ -13,25 +13,27 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_LOCKED, EXIT_STOPPED
 from tests.disks import Ballast, mounted, remount
 from tests.faults.checks import check, snapshot
-from tests.faults.conftest import QUESTIONS, SCENARIO, ids_of
+from tests.faults.conftest import QUESTIONS, SCENARIO, SLOW, ids_of
 from tests.faults.night import IN_FLIGHT, Ended, Night
 from tests.faults.processes import left_over
 from tests.jobs.warm import answer
+from tests.processes import DYING_S
 
 
 def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(ray_cluster: None, night: Night) -> None:
-    driver = night.start()
-    night.wait_for_requests(driver, 12)
-    night.endpoint.change({"latency": {"median_s": 8.0, "sigma": 0.0}})  # the second starts while the first still runs
+    night.hold_after(12)  # the second starts while the first still runs
+    driver = night.start("--grace", "120")
+    night.wait_for_requests(driver, 13)
     second = night.finish()
     assert second.code == EXIT_LOCKED, second
     assert "is being written by another process" in second.complained
     assert str(driver.pid) in second.complained
     os.killpg(driver.pid, signal.SIGINT)  # a terminal sends it to all of the command's processes
+    night.let_go(SLOW)
     ended = night.end(driver)
     stopped = "Stopped. Finished work is kept; run the same command again to resume.\n"
     assert (ended.code, ended.complained) == (EXIT_STOPPED, stopped), ended
-    assert not left_over(night.mark, 0.0)
+    assert not left_over(night.mark, DYING_S)
     assert Folder.of(night.run).read_manifest() is None
     night.wait_for_silence()
     night.endpoint.change({"latency": SCENARIO["latency"]})

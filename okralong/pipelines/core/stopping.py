@@ -143,16 +143,20 @@ def end_descendants(of: int, spare: int = 0) -> None:
     """Kill all descendants of ``of`` except ``spare``, and wait up to ``GONE_S`` until they are gone.
 
     All are halted before any is killed, so that few start another process or lose their parent meanwhile. A process of
-    several threads may still start one before it halts; so those that turn up later are killed as well.
+    several threads may still start one before it halts; so those that turn up later are killed as well, also after
+    ``GONE_S``.
     """
     found: set[int] = set()
     while new := _living(of, spare) - found:
         found |= new
         _send(new, signal.SIGSTOP)
     deadline = time.monotonic() + GONE_S
+    killed: set[int] = set()
     empty = 0
-    while empty < 2 and time.monotonic() < deadline:  # a look misses what is started while it looks
+    # A look misses what is started while it looks.
+    while empty < 2 and (not found or found - killed or time.monotonic() < deadline):
         _send(found, signal.SIGKILL)
+        killed |= found
         time.sleep(0.02)
         found = _living(of, spare)
         empty = 0 if found else empty + 1
@@ -271,7 +275,7 @@ def _attend(command: int, told: int, order: int) -> NoReturn:
         while os.getppid() == command:
             if not select.select([told], [], [], LOOK_S)[0]:
                 continue
-            if not os.read(told, 1):
+            if not os.read(told, 64):  # signals that have come by now have come together
                 break
             now = time.monotonic()
             first = now if first is None else first

@@ -23,7 +23,7 @@ from tests.fakes.endpoint.fault_rule import REPLY_KINDS
 from tests.fakes.endpoint.journal import Entry, fingerprint
 from tests.fakes.endpoint.problems import Problem
 from tests.fakes.endpoint.state import Endpoint
-from tests.fakes.endpoint.wire import ENDPOINT, begin, entry_of, is_gone
+from tests.fakes.endpoint.wire import ENDPOINT, begin, entry_of, held, is_gone
 
 PREFIX: Final = "/anthropic"
 MESSAGES: Final = f"{PREFIX}/v1/messages"
@@ -108,6 +108,7 @@ async def _message(request: web.Request) -> web.StreamResponse:
     call.check_window()
     attempt = endpoint.faults.attempt("chat", call.request_hash)
     await asyncio.sleep(draw_latency(scenario.latency, scenario.seed, call.request_hash, attempt))
+    await held(request)
     done = complete(*_spoilt(endpoint, call, cached, fault.kind if fault is not None else None))
     if call.stream and scenario.replies.piece_s:
         return await _slowly(request, call, done, entry)

@@ -121,7 +121,8 @@ async def _turn(endpoint: Endpoint, batch: Batch, due: float) -> float:
     await asyncio.sleep(0)
     while batch.status == "in_progress" and endpoint.now() < batch.ends:
         pace = endpoint.scenario.batches.requests_per_s
-        if pace == 0:
+        stop_after = endpoint.scenario.batches.stop_after
+        if pace == 0 or (stop_after is not None and batch.completed + batch.failed >= stop_after):
             due = endpoint.now()
         elif endpoint.now() >= due + 1 / pace:
             return due + 1 / pace

@@ -14,7 +14,7 @@ from tests.fakes.endpoint.draws import draw, draw_latency
 from tests.fakes.endpoint.fault_rule import REPLY_KINDS
 from tests.fakes.endpoint.problems import flex_is_full
 from tests.fakes.endpoint.state import Endpoint
-from tests.fakes.endpoint.wire import CHAT, ENDPOINT, entry_of, send_with
+from tests.fakes.endpoint.wire import CHAT, ENDPOINT, entry_of, held, send_with
 
 AT_THE_DOOR: Final = frozenset({"rate_limited", "insufficient_quota", "revoked_key", "context_length"})
 """Faults that are told at once, before any model is asked."""
@@ -44,6 +44,7 @@ async def _complete(request: web.Request) -> web.StreamResponse:
     cached = endpoint.cached(call)
     if fault is None or fault.kind not in AT_THE_DOOR:
         await asyncio.sleep(_latency(endpoint, call))
+        await held(request)
 
     async def work() -> web.Response:
         spoilt = fault.kind if fault is not None and fault.kind in REPLY_KINDS else None

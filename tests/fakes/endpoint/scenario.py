@@ -129,7 +129,7 @@ class Batches(Settings):
     the same). ``clock_s``: seconds that the endpoint's
     clock is ahead of this machine's. ``omit_every``: each so many-th request is done and charged, and left out of the
     results. ``overlong``: each reply is so many times as long as its limit (1: limits are kept). ``fields`` stand in
-    every batch object in place of its own.
+    every batch object in place of its own. A batch waits after ``stop_after`` requests until that is changed.
     """
 
     validating_s: Seconds = 0.0
@@ -145,6 +145,7 @@ class Batches(Settings):
     cached_share: Share | None = None
     clock_s: float = 0.0
     omit_every: Count | None = None
+    stop_after: Annotated[int, Field(ge=0)] | None = None
     overlong: Annotated[float, Field(ge=1)] = 1.0
     fields: dict[str, Any] = Field(default_factory=dict)
 
@@ -160,7 +161,8 @@ class Scenario(Settings):
     """Everything. ``keys`` empty takes any key that is not revoked; ``credit_usd`` None never runs out.
 
     ``script`` names what happens to the chat requests in order of admission (None: nothing); the rules of ``faults``
-    are asked when it is used up, the first that fits wins.
+    are asked when it is used up, the first that fits wins. Chat requests after the first ``hold_after`` wait until it
+    is changed or their client has gone, so that a test which acts at a moment of a run cannot miss it.
     """
 
     seed: int = 0
@@ -170,6 +172,7 @@ class Scenario(Settings):
     credit_usd: Annotated[float, Field(ge=0)] | None = None
     limits: Limits = Limits()
     latency: Latency = Latency()
+    hold_after: Annotated[int, Field(ge=0)] | None = None
     script: list[FaultKind | None] = Field(default_factory=list)
     faults: list[FaultRule] = Field(default_factory=list)
     replies: Replies = Replies()

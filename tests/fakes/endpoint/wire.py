@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,8 @@ ENDPOINT: Final = web.AppKey("endpoint", Endpoint)
 API: Final = "/v1/"
 CHAT: Final = "/v1/chat/completions"
 
+HELD_S: Final = 0.02
+"""How often a request that is held looks whether it may go on."""
 _ENTRY: Final = "entry"
 _KEY: Final = "key"
 _HEADERS: Final = "headers"
@@ -49,6 +52,17 @@ def begin(request: web.Request, where: str, key: str = "") -> Entry:
 def send_with(request: web.Request, headers: dict[str, str]) -> None:
     """Have ``headers`` sent with whatever will be the answer."""
     request[_HEADERS].update(headers)
+
+
+async def held(request: web.Request) -> None:
+    """Wait while the scenario holds chat requests that came as late as this one."""
+    endpoint, entry = request.app[ENDPOINT], entry_of(request)
+    number = sum(one.where == "chat" for one in endpoint.journal.entries[: entry.number])
+    while not is_gone(request):
+        after = endpoint.scenario.hold_after
+        if after is None or number <= after:
+            return
+        await asyncio.sleep(HELD_S)
 
 
 def is_gone(request: web.Request) -> bool:

@@ -21,7 +21,7 @@ from tests.fakes.endpoint.fault_rule import REPLY_KINDS
 from tests.fakes.endpoint.journal import Entry, fingerprint
 from tests.fakes.endpoint.problems import Problem, context_length, no_key
 from tests.fakes.endpoint.state import Endpoint
-from tests.fakes.endpoint.wire import ENDPOINT, begin, entry_of, is_gone
+from tests.fakes.endpoint.wire import ENDPOINT, begin, entry_of, held, is_gone
 from tests.fakes.gemini.problems import as_google
 from tests.fakes.gemini.translate import Wrong, as_chat, as_response, pieces_of, thinking_of
 
@@ -118,6 +118,7 @@ async def _generate(request: web.Request) -> web.StreamResponse:
     cached = endpoint.cached(call)
     attempt = endpoint.faults.attempt("chat", call.request_hash)
     await asyncio.sleep(draw_latency(scenario.latency, scenario.seed, call.request_hash, attempt))
+    await held(request)
     streams = request.path.endswith(":streamGenerateContent")
     if streams and request.query.get("alt") != "sse":
         raise Wrong("This endpoint is a fake that streams with alt=sse alone.")
