@@ -15,6 +15,7 @@ from okralong.actors.cluster import remove_apps, run_apps
 from okralong.actors.models import HandleTransport, sara_generator_app
 from okralong.actors.planner import ADDRESS
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.providers.base import Connection
 from okralong.pipelines.llm.providers.openai import open_client
 from okralong.pipelines.sara.artifact import served_generator
 from okralong.pipelines.sara.config import SaraConfig
@@ -42,7 +43,7 @@ def test_calls_that_come_together_are_answered_together(ray_cluster: None, tmp_p
 
 
 async def _ask(handle: Any, name: str) -> None:
-    async with open_client(LlmConfig(), ADDRESS, "none", 120.0, HandleTransport(handle)) as client:
+    async with open_client(LlmConfig(), Connection(ADDRESS, "none", 120.0, HandleTransport(handle))) as client:
         ask: Any = client.chat.completions.create
         assert [model.id async for model in client.models.list()] == [name]
 

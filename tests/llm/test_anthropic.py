@@ -28,6 +28,7 @@ from okralong.pipelines.llm.config import LlmConfig, claude_generation
 from okralong.pipelines.llm.endpoint import check_endpoint, open_provider
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.providers.anthropic import AnthropicDialect
+from okralong.pipelines.llm.providers.base import Connection
 from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.rate_limit import LimitHeaders
 from okralong.pipelines.llm.reply import RawReply
@@ -167,7 +168,7 @@ async def test_limits_of_input_and_output_are_learned_from_the_first_reply(
 
 
 def test_headers_of_limits_are_read() -> None:
-    provider = open_provider(claude_config("http://a.example"), "http://a.example", "k")
+    provider = open_provider(claude_config("http://a.example"), Connection("http://a.example", "k"))
     name, date = "anthropic-ratelimit", "Sat, 28 Nov 2026 20:00:00 GMT"
     headers = {f"{name}-requests-limit": "50", f"{name}-requests-remaining": "49", "date": date}
     headers |= {f"{name}-input-tokens-limit": "30000", f"{name}-output-tokens-limit": "6000"}
@@ -193,7 +194,7 @@ def test_headers_of_limits_are_read() -> None:
 )
 def test_each_version_is_asked_as_it_wants_to_be(model: str, effort: str | None, sent: dict[str, Any]) -> None:
     config = claude_config("http://a.example", model=model)
-    provider = open_provider(config, "http://a.example", "k")
+    provider = open_provider(config, Connection("http://a.example", "k"))
     request = LlmRequest(
         model, "http://a.example", tuple(ask("Hi")), 9000, stop=("X",), seed=3, reasoning_effort=effort
     )

@@ -11,6 +11,7 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import check_endpoint
 from okralong.pipelines.llm.errors import ApiError
+from okralong.pipelines.llm.providers.base import Connection
 from okralong.pipelines.llm.providers.openai import classify, open_client
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
@@ -48,7 +49,7 @@ async def test_openai_without_a_key_is_said_before_anything_is_asked(monkeypatch
 
 async def test_an_api_version_makes_it_an_azure_endpoint() -> None:
     config = LlmConfig(base_url="https://x.openai.azure.com", model="my-gpt", api_version="2024-10-21")
-    async with open_client(config, config.base_url, "k") as client:
+    async with open_client(config, Connection(config.base_url, "k")) as client:
         assert "/openai/deployments/my-gpt" in str(client.base_url)
         assert client.max_retries == 0
 
@@ -70,7 +71,7 @@ async def test_a_request_that_was_never_sent_is_told_from_one_that_may_have_been
             server.close()
         config = LlmConfig(base_url=url, model="m")
         try:
-            async with open_client(config, url, "k", 0.5) as client:
+            async with open_client(config, Connection(url, "k", 0.5)) as client:
                 with pytest.raises(openai.APIConnectionError) as caught:
                     await client.models.list()
         finally:
@@ -98,7 +99,7 @@ async def test_an_upload_to_a_server_that_reads_nothing_ends() -> None:
     server = await asyncio.start_server(sleeps, "127.0.0.1", 0, limit=1024)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     try:
-        opened = open_client(LlmConfig(base_url=url, model="m"), url, "k", 0.3, uploads=True)
+        opened = open_client(LlmConfig(base_url=url, model="m"), Connection(url, "k", 0.3, uploads=True))
         async with asyncio.timeout(20), opened as client:
             with pytest.raises(openai.APITimeoutError):
                 await client.files.create(file=("requests.jsonl", b"a" * 30_000_000), purpose="batch")
@@ -112,5 +113,5 @@ async def test_a_proxy_that_is_none_of_http_is_refused_before_anything_is_sent(m
     monkeypatch.setenv("ALL_PROXY", "socks5://anna:secret@127.0.0.1:9")
     config = LlmConfig(base_url="https://models.example/v1", model="m")
     with pytest.raises(ConfigError, match=r"proxy socks5://127\.0\.0\.1:9, but only HTTP proxies") as caught:
-        open_client(config, config.base_url, "k")
+        open_client(config, Connection(config.base_url, "k"))
     assert "secret" not in str(caught.value)

@@ -24,6 +24,7 @@ from okralong.pipelines.core.types import (
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import open_provider
 from okralong.pipelines.llm.prices import LongRates, PriceTable
+from okralong.pipelines.llm.providers.base import Connection
 from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.request import LlmRequest
 from tests.fakes.endpoint.process import EndpointProcess
@@ -158,7 +159,7 @@ def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "google.genai", None)
     config = google_config("http://127.0.0.1:9")
     with pytest.raises(ConfigError, match=r"okralong\[google\]"):
-        open_provider(config, config.base_url, KEY)
+        open_provider(config, Connection(config.base_url, KEY))
 
 
 HOSTILE: dict[str, Any] = {
@@ -233,7 +234,7 @@ def test_effort_becomes_a_budget_or_a_level(
     model: str, effort: str | None, room: int, thinking: dict[str, Any] | None
 ) -> None:
     config = LlmConfig(provider="google", model=model, reasoning_effort=effort)
-    provider = open_provider(config, config.base_url, KEY)
+    provider = open_provider(config, Connection(config.base_url, KEY))
     request = LlmRequest(model, config.base_url, tuple(ask("Hello")), 100, reasoning_effort=effort)
     assert config.room_for_thought == room
     assert provider.body(request, RequestFields()).get("thinking_config") == thinking

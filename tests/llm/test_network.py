@@ -21,6 +21,7 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import EndpointConfig
 from okralong.pipelines.llm.endpoint import check_endpoint
 from okralong.pipelines.llm.network import CA_VARIABLES, described, proxy, trust
+from okralong.pipelines.llm.providers.base import Connection
 from okralong.pipelines.llm.providers.openai import open_client
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -182,8 +183,9 @@ async def test_a_proxy_that_is_not_there_is_named(authority: Path, monkeypatch: 
 
 def test_certificates_that_are_not_there_or_none_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    here = "https://127.0.0.1/v1"
     with pytest.raises(ConfigError, match=r"SSL_CERT_FILE names .*none.pem .* there is no such file"):
-        open_client(EndpointConfig(base_url="https://127.0.0.1/v1", model="m"), "https://127.0.0.1/v1", "k")
+        open_client(EndpointConfig(base_url=here, model="m"), Connection(here, "k"))
     (tmp_path / "none.pem").write_text("nothing")
     with pytest.raises(ConfigError, match="holds no certificates that can be read"):
         trust()

@@ -22,6 +22,7 @@ from okralong.pipelines.core.tokens import CountTokens, count_tokens, token_coun
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import NO_KEY
+from okralong.pipelines.llm.providers.base import Connection
 from okralong.pipelines.llm.providers.openai import open_client
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.models.merged_model import find_reader
@@ -214,7 +215,7 @@ def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTo
 
     ``window`` and ``count`` are in the model's own tokens. The writer raises the exceptions of the ``openai`` client.
     """
-    config = LlmConfig(model=served.model, timeout_s=TIMEOUT_S)
+    config = LlmConfig(model=served.model)
     kept = KeptReplies(kept_in)
 
     async def ask(messages: Sequence[Message], role: str) -> str:
@@ -226,7 +227,7 @@ def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTo
         key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
         reply = kept.get(key)
         if reply is None:
-            async with open_client(config, served.base_url, NO_KEY) as client:
+            async with open_client(config, Connection(served.base_url, NO_KEY, TIMEOUT_S)) as client:
                 found = await client.chat.completions.create(**request.parameters())
             reply = found.choices[0].message.content or ""
             kept.keep(key, reply)

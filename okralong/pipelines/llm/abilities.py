@@ -18,6 +18,7 @@ from okralong.pipelines.core.types import EndpointError, Message, Reply, Usage
 from okralong.pipelines.llm.completion import Bounds, Received, read_completion
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
 from okralong.pipelines.llm.endpoint import open_provider, read_key
+from okralong.pipelines.llm.providers.base import Connection
 from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
@@ -93,7 +94,7 @@ class Abilities:
 
 async def has_batches(endpoint: EndpointConfig) -> bool | None:
     """Return whether the endpoint has a Batch API; None if unknown. It is asked for its list of batches, for free."""
-    async with aclosing(open_provider(endpoint, endpoint.base_url, read_key(endpoint))) as provider:
+    async with aclosing(open_provider(endpoint, Connection(endpoint.base_url, read_key(endpoint)))) as provider:
         return await provider.has_batches()
 
 
@@ -106,7 +107,8 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
     usage, calls = Usage(), 0
     bounds = Bounds.of(QUESTION, len(QUESTION), SHORT + config.room_for_thought, json.dumps(SCHEMA))
 
-    async with aclosing(open_provider(endpoint, endpoint.base_url, key, config.timeout_s)) as provider:
+    connection = Connection(endpoint.base_url, key, config.timeout_s)
+    async with aclosing(open_provider(endpoint, connection)) as provider:
         fields = RequestFields(config.limit_field(endpoint.model), stream=config.stream == "auto", wire=provider.wire)
 
         async def ask(**more: Any) -> tuple[Received, RawReply] | None:

@@ -20,7 +20,7 @@ from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import open_provider, read_key
 from okralong.pipelines.llm.errors import ApiError
-from okralong.pipelines.llm.providers.base import MOST_NAMED, BatchError, RemoteBatch
+from okralong.pipelines.llm.providers.base import MOST_NAMED, BatchError, Connection, RemoteBatch
 from okralong.pipelines.llm.records import Call, custom_id
 from okralong.pipelines.llm.request import LlmRequest
 
@@ -136,9 +136,8 @@ class BatchEndpoint:
         self.key = read_key(config)
         self._config = config
         self._first, self._longest = backoff
-        self._provider = open_provider(
-            config, config.base_url, self.key, config.timeout_s, uploads=True, on_headers=self._read_clock
-        )
+        connection = Connection(config.base_url, self.key, config.timeout_s, uploads=True, on_headers=self._read_clock)
+        self._provider = open_provider(config, connection)
         self.api = self._provider.batch_api(run_id, tell)
         self._tell = tell
         self._clock_read = False

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import PROVIDERS, EndpointConfig
 from okralong.pipelines.llm.errors import scrub
 from okralong.pipelines.llm.network import trouble
-from okralong.pipelines.llm.providers.base import CHECK_TIMEOUT_S, Provider
+from okralong.pipelines.llm.providers.base import Connection, Provider
 from okralong.pipelines.models.weights import EMBEDDED
 
 NO_KEY = "none"
@@ -50,31 +49,12 @@ def read_key(config: EndpointConfig) -> str:
     return NO_KEY
 
 
-def open_provider(
-    config: EndpointConfig,
-    address: str,
-    key: str,
-    timeout_s: float = CHECK_TIMEOUT_S,
-    transport: Any = None,
-    uploads: bool = False,
-    on_headers: Callable[[Mapping[str, str]], None] | None = None,
-    prompt_cache: str = "never",
-) -> Provider:
+def open_provider(config: EndpointConfig, connection: Connection, prompt_cache: str = "never") -> Provider:
     """Open an endpoint with the SDK of its provider.
 
-    Args:
-        config: The endpoint.
-        address: The endpoint's URL, or that at which an embedded model listens.
-        key: The endpoint's key.
-        timeout_s: Seconds after which a request times out.
-        transport: An httpx transport that replaces the network.
-        uploads: Whether large requests are sent (see ``open_http``).
-        on_headers: Function that is called with the headers of each response.
-        prompt_cache: ``llm.prompt_cache_key``: whether requests are sent in a way that lets the endpoint cache prompts.
-
-    Raises:
-        ConfigError: The SDK is not installed, or the environment names certificates that cannot be read, or a proxy
-            that is not an HTTP proxy.
+    ``prompt_cache`` is ``llm.prompt_cache_key``: whether requests are sent in a way that lets the endpoint cache
+    prompts. Raises ConfigError if the SDK is not installed, or if the environment names certificates that cannot be
+    read, or a proxy that is not an HTTP proxy.
     """
     try:
         adapter = import_module(f"okralong.pipelines.llm.providers.{config.provider}")
@@ -83,9 +63,7 @@ def open_provider(
             f"llm.provider is {config.provider}, and its SDK is not installed (no module {error.name!r}). Run pip "
             f"install 'okralong[{PROVIDERS[config.provider].extra}]' on every node, or choose another provider."
         ) from error
-    opened: Provider = adapter.open_provider(
-        config, address, key, timeout_s, transport, uploads, on_headers, prompt_cache
-    )
+    opened: Provider = adapter.open_provider(config, connection, prompt_cache)
     return opened
 
 
@@ -99,7 +77,7 @@ async def check_endpoint(config: EndpointConfig, address: str | None = None) -> 
     if where == EMBEDDED:
         return EndpointStatus(True, "unchecked", "The embedded model is started by the run itself.")
     try:
-        opened = open_provider(config, where, key)
+        opened = open_provider(config, Connection(where, key))
     except ConfigError as error:
         return EndpointStatus(False, "untrusted", str(error))
     try:

@@ -16,7 +16,7 @@ from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
 from okralong.pipelines.llm.endpoint import NO_KEY, open_provider, read_key
 from okralong.pipelines.llm.errors import LIMITS, ApiError, without_key
 from okralong.pipelines.llm.prices import Price, PriceTable, highest
-from okralong.pipelines.llm.providers.base import Provider
+from okralong.pipelines.llm.providers.base import Connection, Provider
 from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.rate_limit_client import LimiterClient
 from okralong.pipelines.llm.request import LlmRequest
@@ -233,14 +233,8 @@ def open_routes(
             missing.append(error)
             breaker.refuse(str(error))
             key = NO_KEY
-        provider = open_provider(
-            endpoint,
-            where,
-            key,
-            config.timeout_s,
-            None if routes else transport,
-            prompt_cache=config.prompt_cache_key,
-        )
+        connection = Connection(where, key, config.timeout_s, None if routes else transport)
+        provider = open_provider(endpoint, connection, config.prompt_cache_key)
         here = not routes and (address is not None or transport is not None)
         fields = RequestFields(
             config.limit_field(endpoint.model),

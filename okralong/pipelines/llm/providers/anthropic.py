@@ -21,7 +21,7 @@ import anthropic
 from okralong.pipelines.core.types import QUESTION_MARK, Message
 from okralong.pipelines.llm.completion import Dialect, name_of
 from okralong.pipelines.llm.config import ROOM_FOR_THOUGHT, EndpointConfig, GeneratorConfig, claude_generation
-from okralong.pipelines.llm.providers.base import BatchApi, RemoteBatch, checked_id, whole
+from okralong.pipelines.llm.providers.base import BatchApi, Connection, RemoteBatch, checked_id, whole
 from okralong.pipelines.llm.providers.fields import RequestFields, WireFields
 from okralong.pipelines.llm.providers.stainless import RAW, StainlessProvider, open_http
 from okralong.pipelines.llm.rate_limit import LimitHeaders, RateLimitHeaders
@@ -79,21 +79,17 @@ LONGEST_FIRST_LINE: Final = 4 * 1024 * 1024  # project default
 """The most bytes that are read of a result in order to learn its custom_id."""
 
 
-def open_provider(
-    config: EndpointConfig,
-    address: str,
-    key: str,
-    timeout_s: float,
-    transport: Any,
-    uploads: bool,
-    on_headers: Callable[[Mapping[str, str]], None] | None,
-    prompt_cache: str,
-) -> AnthropicProvider:
+def open_provider(config: EndpointConfig, connection: Connection, prompt_cache: str) -> AnthropicProvider:
     """Open an endpoint; see ``endpoint.open_provider``."""
-    http, timeout = open_http(anthropic, address, timeout_s, transport, uploads, on_headers)
-    base_url = address.removesuffix("/v1")  # the SDK's paths begin with it
-    client = anthropic.AsyncAnthropic(base_url=base_url, api_key=key, max_retries=0, timeout=timeout, http_client=http)
-    return AnthropicProvider(config, key, client, marks=prompt_cache != "never")
+    http, timeout = open_http(anthropic, connection)
+    client = anthropic.AsyncAnthropic(
+        base_url=connection.address.removesuffix("/v1"),  # the SDK's paths begin with it
+        api_key=connection.key,
+        max_retries=0,
+        timeout=timeout,
+        http_client=http,
+    )
+    return AnthropicProvider(config, connection.key, client, marks=prompt_cache != "never")
 
 
 class AnthropicProvider(StainlessProvider):

@@ -31,6 +31,28 @@ ENDED: Final = ("completed", "failed", "expired", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
+class Connection:
+    """How requests reach an endpoint.
+
+    Attributes:
+        address: The endpoint's URL, or that at which an embedded model listens.
+        key: The endpoint's key.
+        timeout_s: Seconds after which a request times out.
+        transport: An httpx transport that replaces the network.
+        uploads: Whether large requests are sent. They go through httpx, since aiohttp never ends a large upload that
+            the server stops reading.
+        on_headers: Function that is called with the headers of each response.
+    """
+
+    address: str
+    key: str
+    timeout_s: float = CHECK_TIMEOUT_S
+    transport: Any = None
+    uploads: bool = False
+    on_headers: Callable[[Mapping[str, str]], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """An error of a request for models, batches or files.
 

@@ -35,7 +35,7 @@ from okralong.pipelines.llm.errors import (
     root_cause,
     scrub,
 )
-from okralong.pipelines.llm.providers.base import CHECK_TIMEOUT_S, BatchApi, Failure, Provider
+from okralong.pipelines.llm.providers.base import CHECK_TIMEOUT_S, BatchApi, Connection, Failure, Provider
 from okralong.pipelines.llm.providers.fields import RequestFields, WireFields
 from okralong.pipelines.llm.providers.gemini import TOO_LONG, GeminiDialect, mapping
 from okralong.pipelines.llm.providers.google_batches import LAST_RESPONSE, GoogleBatches
@@ -56,38 +56,30 @@ _BY_BUDGET: Final = re.compile(r"gemini-2\.")
 _NO_CREDIT: Final = re.compile(r"credits? (?:are|is) depleted|prepay", re.IGNORECASE)
 
 
-def open_provider(
-    config: EndpointConfig,
-    address: str,
-    key: str,
-    timeout_s: float,
-    transport: Any,
-    uploads: bool,
-    on_headers: Callable[[Mapping[str, str]], None] | None,
-    prompt_cache: str,
-) -> GoogleProvider:
+def open_provider(config: EndpointConfig, connection: Connection, prompt_cache: str) -> GoogleProvider:
     """Open an endpoint; see ``endpoint.open_provider``. Prompts are cached without being asked for."""
     # The SDK accepts any client of httpx2, such as this one.
-    http, _ = open_http(openai, address, timeout_s, transport, uploads, on_headers)
+    http, _ = open_http(openai, connection)
 
     async def shorten_connecting(request: httpx2.Request) -> None:
         timeouts = request.extensions.get("timeout", {})
-        timeouts["connect"] = min(CHECK_TIMEOUT_S, timeout_s)
+        timeouts["connect"] = min(CHECK_TIMEOUT_S, connection.timeout_s)
 
     async def keep(response: httpx2.Response) -> None:
         LAST_RESPONSE.set(response)
 
     http.event_hooks["request"].append(shorten_connecting)
     http.event_hooks["response"].append(keep)
-    versioned = _VERSIONED.fullmatch(address)
+    versioned = _VERSIONED.fullmatch(connection.address)
     options = types.HttpOptions(
-        base_url=versioned[1] if versioned else address,
+        base_url=versioned[1] if versioned else connection.address,
         api_version=versioned[2] if versioned else VERSION,
-        timeout=int(1000 * timeout_s),
+        timeout=int(1000 * connection.timeout_s),
         retry_options=types.HttpRetryOptions(attempts=1),
         httpx_async_client=http,
     )
-    return GoogleProvider(config, key, genai.Client(api_key=key, vertexai=False, http_options=options), http)
+    client = genai.Client(api_key=connection.key, vertexai=False, http_options=options)
+    return GoogleProvider(config, connection.key, client, http)
 
 
 class GoogleProvider(Provider):

@@ -19,10 +19,10 @@ from okralong.pipelines.llm.completion import name_of
 from okralong.pipelines.llm.config import EndpointConfig
 from okralong.pipelines.llm.errors import ApiError, Asked
 from okralong.pipelines.llm.providers.base import (
-    CHECK_TIMEOUT_S,
     MOST_NAMED,
     BatchApi,
     BatchError,
+    Connection,
     RemoteBatch,
     checked_id,
     whole,
@@ -48,43 +48,20 @@ _KEYED = re.compile(r"//([^/]+\.)?(openai\.com|azure\.com|mistral\.ai)(/|:|\Z)")
 """Hosts of endpoints that document ``prompt_cache_key`` (November 2026)."""
 
 
-def open_client(
-    config: EndpointConfig,
-    address: str,
-    key: str,
-    timeout_s: float = CHECK_TIMEOUT_S,
-    transport: Any = None,
-    uploads: bool = False,
-    on_headers: Callable[[Mapping[str, str]], None] | None = None,
-) -> openai.AsyncOpenAI:
-    """Open the SDK's client, with its retries turned off; see ``open_http`` for the arguments."""
-    http, timeout = open_http(openai, address, timeout_s, transport, uploads, on_headers)
-    if config.api_version is not None:
-        return openai.AsyncAzureOpenAI(
-            azure_endpoint=address,
-            azure_deployment=config.model,
-            api_version=config.api_version,
-            api_key=key,
-            max_retries=0,
-            timeout=timeout,
-            http_client=http,
-        )
-    return openai.AsyncOpenAI(base_url=address, api_key=key, max_retries=0, timeout=timeout, http_client=http)
+def open_client(config: EndpointConfig, connection: Connection) -> openai.AsyncOpenAI:
+    """Open the SDK's client, with its retries turned off. Raises ConfigError as ``open_http`` does."""
+    http, timeout = open_http(openai, connection)
+    shared: Any = {"api_key": connection.key, "max_retries": 0, "timeout": timeout, "http_client": http}
+    if config.api_version is None:
+        return openai.AsyncOpenAI(base_url=connection.address, **shared)
+    return openai.AsyncAzureOpenAI(
+        azure_endpoint=connection.address, azure_deployment=config.model, api_version=config.api_version, **shared
+    )
 
 
-def open_provider(
-    config: EndpointConfig,
-    address: str,
-    key: str,
-    timeout_s: float,
-    transport: Any,
-    uploads: bool,
-    on_headers: Callable[[Mapping[str, str]], None] | None,
-    prompt_cache: str,
-) -> OpenAiProvider:
+def open_provider(config: EndpointConfig, connection: Connection, prompt_cache: str) -> OpenAiProvider:
     """Open an endpoint; see ``endpoint.open_provider``."""
-    client = open_client(config, address, key, timeout_s, transport, uploads, on_headers)
-    return OpenAiProvider(config, key, client, prompt_cache)
+    return OpenAiProvider(config, connection.key, open_client(config, connection), prompt_cache)
 
 
 def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
@@ -21,47 +21,29 @@ from okralong.pipelines.llm.errors import (
     scrub,
 )
 from okralong.pipelines.llm.network import bound_error_page, check_proxy, trust
-from okralong.pipelines.llm.providers.base import CHECK_TIMEOUT_S, Failure, Provider
+from okralong.pipelines.llm.providers.base import CHECK_TIMEOUT_S, Connection, Failure, Provider
 
 RAW: Final = {"X-Stainless-Raw-Response": "stream"}
 """The header with which the SDK returns a response with its headers and its unread body."""
 
 
-def open_http(
-    sdk: ModuleType,
-    address: str,
-    timeout_s: float,
-    transport: Any = None,
-    uploads: bool = False,
-    on_headers: Callable[[Mapping[str, str]], None] | None = None,
-) -> tuple[Any, Any]:
-    """Return an HTTP client for an SDK, and its timeout.
+def open_http(sdk: ModuleType, connection: Connection) -> tuple[Any, Any]:
+    """Return an HTTP client for an SDK, ``openai`` or ``anthropic``, and its timeout.
 
     Requests go through aiohttp, which needs a third to half of the processor time of the SDK's default transport
     (benchmarks/results/gateway.md). Proxy and certificates are those of the environment.
 
-    Args:
-        sdk: The module ``openai`` or ``anthropic``.
-        address: The endpoint's URL.
-        timeout_s: Seconds after which a request times out.
-        transport: An httpx transport that replaces the network.
-        uploads: Whether to send requests through httpx, since aiohttp never ends a large upload that the server stops
-            reading.
-        on_headers: Function that is called with the headers of each response.
-
-    Raises:
-        ConfigError: The environment names certificates that cannot be read, or a proxy that is not an HTTP proxy.
+    Raises ConfigError if the environment names certificates that cannot be read, or a proxy that is not an HTTP proxy.
     """
-    timeout = sdk.Timeout(timeout_s, connect=min(CHECK_TIMEOUT_S, timeout_s))
-    context = trust() if transport is None and address.startswith("https:") else None
-    if transport is not None:
-        http = sdk.DefaultAsyncHttpxClient(transport=transport, timeout=timeout)
+    timeout = sdk.Timeout(connection.timeout_s, connect=min(CHECK_TIMEOUT_S, connection.timeout_s))
+    if connection.transport is not None:
+        http = sdk.DefaultAsyncHttpxClient(transport=connection.transport, timeout=timeout)
     else:
-        check_proxy(address)
-        kind = sdk.DefaultAsyncHttpxClient if uploads else sdk.DefaultAioHttpClient
-        hooks = {"response": [bound_error_page]}
-        http = kind(verify=True if context is None else context, timeout=timeout, event_hooks=hooks)
-    if on_headers is not None:
+        context = trust() if connection.address.startswith("https:") else None
+        check_proxy(connection.address)
+        kind = sdk.DefaultAsyncHttpxClient if connection.uploads else sdk.DefaultAioHttpClient
+        http = kind(verify=context or True, timeout=timeout, event_hooks={"response": [bound_error_page]})
+    if (on_headers := connection.on_headers) is not None:
 
         async def heard(response: Any) -> None:
             on_headers(response.headers)
