@@ -18,6 +18,7 @@ from okralong.pipelines.core.types import (
     QUESTION_MARK,
     CallFailed,
     ConfigError,
+    EndpointError,
     Message,
     Usage,
 )
@@ -25,7 +26,7 @@ from okralong.pipelines.llm import completion
 from okralong.pipelines.llm.abilities import abilities, has_batches
 from okralong.pipelines.llm.completion import Bounds, read_completion, receive
 from okralong.pipelines.llm.config import LlmConfig, claude_generation
-from okralong.pipelines.llm.endpoint import check_endpoint, open_provider
+from okralong.pipelines.llm.endpoint import check_endpoint, open_provider, read_key
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.providers.anthropic import AnthropicDialect
 from okralong.pipelines.llm.providers.base import Connection
@@ -35,8 +36,8 @@ from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
 from tests.fakes.anthropic.translate import event_bytes
 from tests.fakes.endpoint.process import EndpointProcess
-from tests.llm.batch.tools import agree
-from tests.llm.provider_run import CLAUDE, DOCUMENT, SCHEMA
+from tests.llm.batch.tools import agree, batch_run
+from tests.llm.provider_run import CLAUDE, DOCUMENT, SCHEMA, claude_batches
 from tests.llm.tools import all_bytes, ask, client_over, rows
 
 MODEL, RATES = CLAUDE.model, CLAUDE.rates
@@ -143,6 +144,32 @@ async def test_every_answer_type_is_sent_as_a_schema(tmp_path: Path, server: End
         await client.complete("q", "generate", "generate", ask("Hi"), answer_type=answer_type)
     assert [row["status"] for row in rows(tmp_path, "ledger")] == ["ok"]
     agree(tmp_path, server)
+
+
+async def test_claude_at_bedrock_has_no_schemas_models_and_batches(
+    tmp_path: Path, server: EndpointProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, bedrock = f"anthropic.{MODEL}", "https://bedrock-mantle.eu-central-1.api.aws/anthropic/v1"
+    server.reset({"models": {model: {"rates": RATES, "json_schemas": False}}, "only_messages": True})
+    with pytest.raises(ConfigError, match=r"api\.aws/anthropic/v1 needs a key, and .* AWS_BEARER_TOKEN_BEDROCK is not"):
+        read_key(claude_config(bedrock, api_key_env="AWS_BEARER_TOKEN_BEDROCK"))
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", CLAUDE.key)
+    here = {"model": model, "api_key_env": "AWS_BEARER_TOKEN_BEDROCK"}
+    config = claude_config(f"{server.anthropic_url}/v1", **here)
+    status = await check_endpoint(config)
+    assert (status.ok, status.state) == (True, "unchecked")
+    assert await has_batches(config) is False
+    schema = {"reply_schema": lambda _: json.dumps(SCHEMA)}
+    async with client_over(tmp_path, config, **schema) as (client, _):
+        for number in range(2):
+            await client.complete(f"q{number}", "generate", "generate", ask("Hi"), answer_type="text")
+    assert [row["status"] for row in rows(tmp_path, "ledger")] == ["failed", "ok", "ok"]
+    agree(tmp_path, server)
+    async with batch_run(tmp_path / "batch", claude_batches(config.base_url, **here), cap_usd=1.0) as run:
+        (got,) = await run.ask("q0")
+    assert isinstance(got, EndpointError)
+    assert "If it has no batches, run the same command with --llm-mode realtime" in str(got)
+    assert len(server.received("chat")) == 3
 
 
 async def test_a_reply_that_ignores_its_limit_is_aborted(tmp_path: Path, server: EndpointProcess) -> None:

@@ -249,8 +249,8 @@ class BatchEndpoint:
             return ApiError("unknown", 200, message, retry=True, whose="endpoint")
         if failure.status == 404:
             message = (
-                f"{where.base_url} knows no such file or batch ({failure.said}). If it has no Batch API "
-                "(/files and /batches), run the same command with --llm-mode realtime."
+                f"{where.base_url} knows no such file or batch ({failure.said}). If it has no batches, "
+                "run the same command with --llm-mode realtime."
             )
             return ApiError("failed", 404, message, retry=False, whose="endpoint")
         api_error = self._provider.api_error(error)

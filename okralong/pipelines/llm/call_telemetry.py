@@ -31,6 +31,7 @@ PROVIDERS: Final = {
     "generativelanguage.googleapis.com": "gcp.gemini",
     "googleapis.com": "gcp.vertex_ai",
     "amazonaws.com": "aws.bedrock",
+    "api.aws": "aws.bedrock",
     "mistral.ai": "mistral_ai",
     "groq.com": "groq",
     "deepseek.com": "deepseek",

@@ -17,7 +17,7 @@ from okralong.pipelines.models.weights import EMBEDDED
 NO_KEY = "none"
 """Sent as the key to self-hosted servers; their protocol requires one, but they ignore it."""
 
-NEED_KEYS: Final = ("openai.com", "azure.com", "anthropic.com", "googleapis.com")
+NEED_KEYS: Final = ("openai.com", "azure.com", "anthropic.com", "googleapis.com", "amazonaws.com", "api.aws")
 """Parts of the addresses of endpoints that refuse requests without a key."""
 
 EndpointState = Literal["ready", "down", "untrusted", "no_key", "wrong_key", "unknown_model", "unchecked"]
@@ -35,7 +35,7 @@ class EndpointStatus:
 def read_key(config: EndpointConfig) -> str:
     """Return the key from the environment, or ``NO_KEY``.
 
-    Raises ConfigError if it is missing at an official address (OpenAI, Azure, Anthropic, Google), which requires one.
+    Raises ConfigError if it is missing at an address that requires one (``NEED_KEYS``).
     """
     key = os.environ.get(config.api_key_env, "").strip()
     if key or config.base_url == EMBEDDED:

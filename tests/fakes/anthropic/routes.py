@@ -65,6 +65,8 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         await request.read()  # so that no other request comes between the key's check and its use
         if VERSION not in request.headers:
             raise Wrong("anthropic-version: header is required")
+        if endpoint.scenario.only_messages and request.path != MESSAGES:
+            raise Problem(404, f"Not found: {request.path}")
         endpoint.authorize(request.headers.get("Authorization", ""))
         return await handler(request)
     except web.HTTPException as error:

@@ -162,7 +162,8 @@ class Scenario(Settings):
 
     ``script`` names what happens to the chat requests in order of admission (None: nothing); the rules of ``faults``
     are asked when it is used up, the first that fits wins. Chat requests after the first ``hold_after`` wait until it
-    is changed or their client has gone, so that a test which acts at a moment of a run cannot miss it.
+    is changed or their client has gone, so that a test which acts at a moment of a run cannot miss it. With
+    ``only_messages``, there is nothing else of Anthropic's API, as at Amazon Bedrock.
     """
 
     seed: int = 0
@@ -179,6 +180,7 @@ class Scenario(Settings):
     prompt_cache: PromptCache = PromptCache()
     batches: Batches = Batches()
     flex: Flex = Flex()
+    only_messages: bool = False
 
     def changed(self, patch: dict[str, Any]) -> Scenario:
         """This scenario with the keys of ``patch`` laid over it, key by key; a list is replaced as a whole.
