@@ -115,6 +115,10 @@ def test_a_question_that_fails_is_in_the_audit_log_with_its_cost(served: Served)
     assert (last["status"], last["endpoint"]) == (reply.status_code, "/ask") == (502, "/ask")
     assert last["cost_usd"] == pytest.approx(served.server.bill_usd)
     assert last["cost_usd"] > 0
+    lines, sdk = len(lines_of(log)), openai.OpenAI(base_url=f"{served.url}/v1", api_key=served.tokens["ada"])
+    with pytest.raises(openai.InternalServerError):
+        sdk.chat.completions.create(model="okralong", messages=[{"role": "user", "content": "What fails again?"}])
+    assert len(lines_of(log)) == lines + 1, "the SDK does not ask, and pay, again"
 
 
 def test_search_is_free(served: Served) -> None:

@@ -75,6 +75,8 @@ def refusal(error: Refused) -> JSONResponse:
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.cost_usd:
+        headers["x-should-retry"] = "false"  # clients of OpenAI would ask, and pay, twice more
     return JSONResponse(error.body(), error.status, headers)
 
 
