@@ -11,7 +11,7 @@ from okralong.pipelines.core.types import ArchiveError, OverBudget, Usage
 from okralong.pipelines.llm.frames import read_segment
 from okralong.pipelines.llm.journal import JournalRow, RunLog
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.records import unknown
+from okralong.pipelines.llm.records import Call, unknown
 from tests.llm.tools import a_call, paid, rows, statuses
 
 
@@ -39,6 +39,25 @@ async def test_an_answers_row_goes_with_the_next_commit_that_is_needed_or_by_its
     assert (tmp_path / "journal" / "log-000000001.frames").read_bytes() != payload
     assert [found["query_id"] for found in rows(tmp_path, "answers")] == ["q-1", "q-2"]
     await ledger.close()
+
+
+async def test_a_watch_that_fails_stops_no_call_and_loses_no_reply(tmp_path: Path) -> None:
+    class Failing:
+        def intended(self, call: Call) -> None:
+            raise KeyError(call.call_id)
+
+        settled = finished = intended
+
+        def close(self) -> None:
+            raise OSError
+
+    ledger = RunLedger(Folder.of(tmp_path), 1.0, watches=[Failing()])
+    await ledger.intend(a_call(1))
+    await ledger.settle(paid(a_call(1), 0.05))
+    assert await ledger.reply("q", "generate", 1) is not None
+    assert await ledger.finish({"query_id": "q", "question": "?", "status": "answered", "answer": "1"}) is not None
+    await ledger.close()
+    assert statuses(tmp_path) == {"call-1": ("ok", 0.05)}
 
 
 async def test_after_a_crash_an_intent_is_unknown_and_a_reply_is_paid(

@@ -48,7 +48,7 @@ not have a commit of its own."""
 
 
 class LedgerWatch(Protocol):
-    """Is told of what a ledger has made durable, each thing once. Its methods return at once and raise nothing."""
+    """Receives what a ledger has made durable, each thing once. Its methods return at once; their errors are logged."""
 
     def intended(self, call: Call) -> None:
         """Note an attempt that is about to be sent."""
@@ -206,8 +206,7 @@ class RunLedger:
             self._calls[call.key] = replace(call, body="{}")  # the request is in the journal
             body = intent_body(call)
             self._log.append_step(JournalRow(call.query_id, call.path, "request", body, call.sample, call.request_hash))
-            for watch in self._watches:
-                watch.intended(call)
+            self._tell(lambda watch: watch.intended(call))
         try:
             await self.durable(call.query_id)
             self._log.check_disk()
@@ -250,8 +249,7 @@ class RunLedger:
         await self.durable(call.query_id)
         if step is not None:
             question.rows[step.key] = step
-        for watch in self._watches:
-            watch.settled(outcome)
+        self._tell(lambda watch: watch.settled(outcome))
         return self._unstoppable
 
     async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -282,8 +280,7 @@ class RunLedger:
         self._reopened.discard(query_id)
         if row["status"] in FINAL:
             self._state.questions.pop(query_id, None)
-        for watch in self._watches:
-            watch.finished(written)
+        self._tell(lambda watch: watch.finished(written))
         return written
 
     async def release(self, query_id: str) -> bool:
@@ -356,8 +353,14 @@ class RunLedger:
             await self._absorbing
         async with self._disk:
             await asyncio.to_thread(self._log.close)
+        await asyncio.to_thread(self._tell, lambda watch: watch.close())
+
+    def _tell(self, note: Callable[[LedgerWatch], None]) -> None:
         for watch in self._watches:
-            await asyncio.to_thread(watch.close)
+            try:
+                note(watch)
+            except Exception:
+                logger.exception("%s failed; the run goes on", type(watch).__name__)
 
     async def _make_room(self, query_id: str, usd: float, attempt: Callable[[], bool]) -> None:
         """Repeat ``attempt`` until it succeeds; give up when no question or call is left that may release a reserve."""
