@@ -13,7 +13,7 @@ from okralong.pipelines.core.languages import detect, question_language
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.samples.questions import UNANSWERABLE, Sample, generate, write_sample
 from okralong.pipelines.samples.words import LANGUAGES, lexicon
-from okralong.pipelines.statements.local_amounts import amounts_in
+from okralong.pipelines.statements.locale_amounts import amounts_in
 
 
 @pytest.fixture(scope="module", params=["de", "zh"])

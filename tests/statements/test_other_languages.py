@@ -11,8 +11,8 @@ from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.stated import Stated
 from okralong.pipelines.core.types import Citation, Passage
 from okralong.pipelines.statements.amounts import amounts
-from okralong.pipelines.statements.local_amounts import amounts_in
-from okralong.pipelines.statements.local_periods import dates_in, periods_in, years_in_text
+from okralong.pipelines.statements.locale_amounts import amounts_in
+from okralong.pipelines.statements.locale_periods import dates_in, periods_in, years_in_text
 from okralong.pipelines.statements.values import Context, read_value
 
 

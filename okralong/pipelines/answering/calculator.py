@@ -23,7 +23,7 @@ from decimal import ROUND_HALF_UP, Decimal, DivisionByZero, InvalidOperation, Ov
 from decimal import Context as Arithmetic
 from typing import Final
 
-from okralong.pipelines.statements.local_amounts import amounts_in
+from okralong.pipelines.statements.locale_amounts import amounts_in
 from okralong.pipelines.statements.locale_words import locale_words
 
 _ALIKE: Final = str.maketrans(

@@ -19,8 +19,8 @@ from okralong.pipelines.answering.calculator import in_english
 from okralong.pipelines.answering.support import Figures, Sought
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.statements.amounts import Amount, in_words
-from okralong.pipelines.statements.local_amounts import amounts_in
-from okralong.pipelines.statements.local_periods import dates_in, periods_in
+from okralong.pipelines.statements.locale_amounts import amounts_in
+from okralong.pipelines.statements.locale_periods import dates_in, periods_in
 from okralong.pipelines.statements.locale_words import CJK, WIDE
 from okralong.pipelines.statements.periods import apart
 

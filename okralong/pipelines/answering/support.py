@@ -24,8 +24,8 @@ from okralong.pipelines.answering.languages import language_of_text
 from okralong.pipelines.core.sentences import boundaries, lines_of
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.statements.amounts import LETTERS, SCALES, WORD_SCALE, Amount, in_words
-from okralong.pipelines.statements.local_amounts import amounts_in
-from okralong.pipelines.statements.local_periods import dates_in, periods_in, years_in_text
+from okralong.pipelines.statements.locale_amounts import amounts_in
+from okralong.pipelines.statements.locale_periods import dates_in, periods_in, years_in_text
 from okralong.pipelines.statements.periods import Span, apart
 
 _SCALE_NAMED: Final = re.compile(

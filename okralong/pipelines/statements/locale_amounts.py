@@ -1,7 +1,7 @@
 """Find the numbers in a text of another language than English: "1.234,5 Mio. €", "1 234,5 M€", "12.3亿元".
 
-A comma or point that may separate thousands or decimals is read by the language: "1.234" is 1234 in German. A number
-that only one reading fits is read by it in every language.
+The language decides whether a comma or point separates thousands or decimals: "1.234" is 1234 in German. A number that
+can be read in one way only is read so in every language.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read the scale and currency of an amount from the heads of its table in another language than English.
 
-What heads say of units is read in all languages by ``unit_lines.py``. Columns are not told apart.
+``unit_lines.py`` reads the units in a head, in all languages. The heads of different columns are not distinguished.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from okralong.pipelines.statements.amounts import Amount, has_cells, line_of
-from okralong.pipelines.statements.local_amounts import amounts_in
-from okralong.pipelines.statements.local_periods import dates_in, periods_in
+from okralong.pipelines.statements.locale_amounts import amounts_in
+from okralong.pipelines.statements.locale_periods import dates_in, periods_in
 from okralong.pipelines.statements.periods import apart
 from okralong.pipelines.statements.unit_lines import Stated, currencies_in, stated
 

@@ -17,7 +17,7 @@ from okralong.pipelines.statements.locale_words import CJK, WIDE, LocaleWords, a
 from okralong.pipelines.statements.periods import DATE_YEAR, YEAR, Span, apart, dates, matches, periods
 
 Found = tuple[Span, str]
-"""The place of a time, and its canonical form."""
+"""The span of a date or period, and its canonical form."""
 
 _YEAR: Final = r"(?:19|20)\d\d"
 
@@ -43,7 +43,7 @@ def periods_in(text: str, language: str = "en") -> list[Found]:
 
 
 def years_in_text(text: str, language: str = "en", old: bool = False) -> list[Found]:
-    """Return the years of a text; ``old`` ones, such as that of a founding, too."""
+    """Return the years of a text; with ``old`` also earlier centuries', such as the year of a founding."""
     pattern = DATE_YEAR if old else YEAR
     found = [(match.span(), match[0]) for match in pattern.finditer(text)]
     if language not in CJK:

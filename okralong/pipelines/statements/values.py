@@ -27,9 +27,9 @@ from okralong.pipelines.statements.amounts import (
     line_of,
     plain,
 )
-from okralong.pipelines.statements.local_amounts import amounts_in
-from okralong.pipelines.statements.local_heads import completed_in
-from okralong.pipelines.statements.local_periods import dates_in, periods_in, years_in_text
+from okralong.pipelines.statements.locale_amounts import amounts_in
+from okralong.pipelines.statements.locale_heads import completed_in
+from okralong.pipelines.statements.locale_periods import dates_in, periods_in, years_in_text
 from okralong.pipelines.statements.locale_words import CJK, alternatives, locale_words
 from okralong.pipelines.statements.periods import Span, apart, forms_of
 from okralong.pipelines.statements.table_heads import cells_above, completed, is_row
