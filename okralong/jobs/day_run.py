@@ -1,8 +1,8 @@
 """A run without a fixed list of questions, open for a day of a service.
 
-Its folder, journal, ledger and gateway are those of every run (``LocalHost``), so that ``okralong show`` and
-``okralong report`` read it, and a killed process loses no reply that was paid for. It lives in a thread of its own with
-its own event loop; the methods of ``DayRun`` are called from the loop of the service.
+Like every run, it has a folder, a journal, a ledger and a gateway (``LocalHost``), so that ``okralong show`` and
+``okralong report`` read it, and a killed process loses no reply that was paid for. It runs in its own thread with its
+own event loop; the service calls the methods of ``DayRun`` from another loop.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class DayRun:
     Attributes:
         reading: The version of the archive that it answers from.
         folder: Its folder.
-        day: The UTC date that it is for.
+        day: Its UTC date, such as "2026-11-28".
         budget: Its cap, and those of the tokens.
-        idle: Set while no request works with it.
+        idle: Set while no request uses it.
     """
 
     def __init__(
@@ -119,16 +119,16 @@ class DayRun:
 
     @property
     def broken(self) -> bool:
-        """Whether no question can go on in it, such as after an error of its disk; opened anew, it may."""
+        """Whether it can answer no more, for example after a disk error; a reopened run may."""
         return self._is_broken or self._ended.done()
 
     def enter(self) -> None:
-        """Count a request that works with the run."""
+        """Count a request that uses the run."""
         self._users += 1
         self.idle.clear()
 
     def leave(self) -> None:
-        """Count a request's end."""
+        """Count the end of a request."""
         self._users -= 1
         if not self._users:
             self.idle.set()
@@ -184,7 +184,7 @@ class DayRun:
         return await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop)))
 
     def _live(self) -> None:
-        """Carry the run; its thread's function."""
+        """Open the run, wait for its end, and close it; its thread's function."""
         started_at, prepared = time.monotonic(), self.reading.prepared
         try:
             with self.folder.locked("okralong serve"):
@@ -234,7 +234,7 @@ class DayRun:
 
 
 def spent_usd(folders: Sequence[Folder]) -> tuple[float, list[dict[str, Any]]]:
-    """Return the dollars spent, or perhaps billed, in runs, and their ledger rows."""
+    """Return the US dollars spent, or perhaps billed, in runs, and their ledger rows."""
     rows = [row for folder in folders for row in table(folder, "ledger", SPENT)]
     return sum(row["cost_usd"] for row in rows if row["status"] in ("ok", "unknown")), rows
 

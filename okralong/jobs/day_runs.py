@@ -28,7 +28,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 SERVICE: Final = "an okralong service"
-"""Who holds the lock of a service's folder."""
+"""Name of the holder of a folder's lock."""
 SAMPLE: Final = "What is it?"
 """``prepare`` checks a run with its questions; those of a service come later."""
 
@@ -42,7 +42,7 @@ class DayRuns:
     """Opens and closes the runs of a service, each under what is left of the day's cap.
 
     Attributes:
-        reading: The version of the archive that is read.
+        reading: The newest version of the archive.
     """
 
     reading: Reading
@@ -97,9 +97,9 @@ class DayRuns:
         return self._run or next(iter(self._retired), None)
 
     async def enter(self) -> DayRun:
-        """Return the run of today over the newest version of the archive, for a request that leaves it at its end.
+        """Return today's run over the newest version of the archive; the request calls ``leave`` at its end.
 
-        Raises Refused if there is none now.
+        Raises Refused if no run can be opened now.
         """
         while True:
             # A task of its own: a client that leaves must not end the change of runs halfway.

@@ -1,8 +1,8 @@
-"""A service over an archive: questions of many callers, answered in the run of the day under one cap.
+"""A service over an archive: answers the questions of many callers in the run of the day, under one cap.
 
-One process answers, as ``LocalHost`` does: a second one could not write the same run. Questions that are asked twice at
-the same time share one answer. A question that nobody waits for any more is abandoned: nothing further is sent for it,
-and its calls in flight end and are kept.
+It has one process, since a run has one writer. Equal questions that arrive at the same time share one answer. When no
+caller waits for a question any more, it is abandoned: no further call is sent for it, and the replies to its calls in
+flight are kept.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServiceSetup:
-    """What a service is given; it can be sent to another process.
+    """The settings of a service; they can be sent to another process.
 
     Attributes:
         archive: The archive, perhaps with a version.

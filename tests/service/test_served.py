@@ -187,6 +187,9 @@ def test_unknown_tokens_and_foreign_pages_are_refused(served: Served) -> None:
     assert httpx2.post(f"{served.url}/ask", json=asked, headers=foreign).status_code == 403
     large = {"question": "x" * 300_000}
     assert httpx2.post(f"{served.url}/ask", json=large, headers=served.headers()).status_code == 413
+    pieces = (b" " * 50_000 for _ in range(6))  # sent in chunks, without a length
+    chunked = served.headers(**{"Content-Type": "application/json"})
+    assert httpx2.post(f"{served.url}/ask", content=pieces, headers=chunked).status_code == 413
     assert httpx2.post(f"{served.url}/ask", json={"question": "x" * 5_000}, headers=served.headers()).status_code == 422
     assert httpx2.get(f"{served.url}/health").json()["status"] == "ok"
     assert served.server.received == []

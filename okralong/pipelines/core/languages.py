@@ -26,20 +26,20 @@ ar bg bn ca cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv ms nl no
 ur vi zh
 """
 DETECTED: Final = tuple(_DETECTED_TEXT.split())
-"""The languages that are told apart, as codes of ISO 639-1. project default"""
+"""The languages that can be detected, as codes of ISO 639-1. project default"""
 
 _PIECES: Final = 9
 _PIECE_CHARS: Final = 600
 """A document is judged by this many pieces of this many characters, evenly spaced. project default"""
 _LEAST_LETTERS: Final = 24
-"""A piece with fewer letters tells no language. project default"""
+"""The language of a piece with fewer letters is unknown. project default"""
 _SURE_PIECE: Final = 0.6
 """Least probability of a language other than English for a piece of a document. project default"""
 _SURE_QUESTION: Final = 0.5
 """Least probability of a language other than English for a question. project default"""
 _SURE_DESPITE_ENGLISH: Final = 0.95
-"""The same if the question has English question words, which often stand beside foreign names, or if all documents that
-are asked are English. project default"""
+"""The same if the question has English question words, often beside foreign names, or if all documents in scope are
+English. project default"""
 
 _ENGLISH_WORDS_TEXT: Final = """
 who whose what which when where how why did does the were has have had is are between according and from with for by of
@@ -111,11 +111,11 @@ def detect(text: str) -> str:
 
 
 def question_language(text: str, languages: Collection[str] = ()) -> str:
-    """Return the language of a question as a code of ISO 639-1, or ``UNKNOWN`` if nothing tells it.
+    """Return the language of a question as a code of ISO 639-1, or ``UNKNOWN``.
 
     Args:
         text: The question.
-        languages: Languages of the documents that are asked, which decide where the words do not: "Umsatz 2022".
+        languages: Languages of the documents in scope; they decide if the words do not, as in "Umsatz 2022".
     """
     scope = {language for language in languages if language != UNKNOWN}
     sure_of_other = _SURE_DESPITE_ENGLISH if scope == {ENGLISH} else _SURE_QUESTION
@@ -147,9 +147,9 @@ _FEW_WORDS: Final = 3
 """A question of at most this many words is taken to be in a language of its documents. project default"""
 
 _TIMES_ENGLISH: Final = 2.0
-"""A question whose words do not tell its language is in another one of its documents than English only if that is so
-many times as probable. Chosen on beginnings and ends of the tuning questions of ``benchmarks/results/languages.md`` and
-of English ones, of which 1 % to 2 % instead of 3 % to 6 % count as another language."""
+"""If the words of a question are ambiguous and some documents are English, another of their languages must be this many
+times as probable as English. Chosen on truncated tuning questions of ``benchmarks/results/languages.md`` and truncated
+English ones, of which it takes 1 % to 2 % for another language instead of 3 % to 6 %."""
 
 
 def _pieces(text: str) -> list[str]:

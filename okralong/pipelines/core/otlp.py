@@ -1,4 +1,4 @@
-"""Spans and metrics by OpenTelemetry's SDK, sent by OTLP over HTTP in threads of their own.
+"""Send spans and metrics by OTLP over HTTP with OpenTelemetry's SDK, which does so in its own threads.
 
 The standard variables apply where the config says nothing: OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
 OTEL_EXPORTER_OTLP_* (headers, certificates, compression), OTEL_BSP_* (queue), OTEL_METRIC_EXPORT_INTERVAL and
@@ -56,7 +56,7 @@ COUNTERS: Final = {
 
 
 class OtlpSender:
-    """The spans and metrics of one process, on their way to the collector."""
+    """Sends the spans and metrics of one process to the collector."""
 
     def __init__(self, config: TelemetryConfig, job: str) -> None:
         """Start the threads. Raises ConfigError if the headers are missing."""
@@ -125,7 +125,7 @@ class OtlpSender:
 
 
 class _GivenIds(IdGenerator):
-    """Gives the next span the ids that were computed for it; a span is started in one piece."""
+    """Returns the ids that ``OtlpSender.send`` has set for the next span of its thread."""
 
     def __init__(self) -> None:
         self._of_thread = threading.local()
@@ -147,7 +147,7 @@ class _GivenIds(IdGenerator):
 
 
 class _Watched(SpanExporter):
-    """An exporter that reports once in a process that the collector does not accept spans."""
+    """An exporter that logs once in a process that the collector accepts no spans."""
 
     def __init__(self, exporter: OTLPSpanExporter) -> None:
         self._exporter = exporter

@@ -15,7 +15,7 @@ from okralong.pipelines.core.config import VARIABLE_NAME, Settings
 from okralong.pipelines.core.types import ConfigError
 
 ENVIRONMENT: Final = "environment"
-"""The ``endpoint`` that stands for the one in OTEL_EXPORTER_OTLP_ENDPOINT."""
+"""Value of ``endpoint`` that selects the address in OTEL_EXPORTER_OTLP_ENDPOINT."""
 TEXT_CHARS: Final = 20_000
 """The most characters of a prompt or reply in a span. # project default: a batch of 512 spans stays below the 64 MiB
 that OTLP's exporter sends at once"""

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TelemetrySetup:
-    """What a process needs to send spans and metrics of one start of a job; it can be sent to other processes.
+    """Settings with which a process sends spans and metrics of one start of a job; other processes can receive them.
 
     Attributes:
         config: The section of the config.
@@ -106,7 +106,7 @@ class Telemetry:
     def job(
         self, name: str, attributes: Attributes | None = None, unbegun: tuple[type[BaseException], ...] = ()
     ) -> Iterator[None]:
-        """Send the span of the job when the block ends, except with an error of ``unbegun``."""
+        """Send the span of the job when the block ends, unless it raises an error of ``unbegun``."""
         known = {"okralong.job": self.setup.job, **(attributes or {})}
         with _ended(self, name, self.setup.root, self.setup.parent, known, _JOB, unbegun):
             yield
@@ -142,7 +142,7 @@ def _ended(
     current: ContextVar[SpanPlace | None],
     unbegun: tuple[type[BaseException], ...] = (),
 ) -> Iterator[None]:
-    """Make a span the current one in the block, and send it at its end, except with an error of ``unbegun``."""
+    """Make a span the current one in the block, and send it at the end, unless the block raises an ``unbegun``."""
     start, before, raised = time.time_ns(), current.set(place), None
     try:
         yield
@@ -190,8 +190,8 @@ def started(
 ) -> Iterator[Telemetry | None]:
     """Yield the ``Telemetry`` of a job that lasts as long as the block, or None if telemetry is off.
 
-    A job within a phase of another one belongs to its trace, and uses its connection to the collector. One that ends
-    with an error of ``unbegun`` has no span, since it has not begun.
+    A job within a phase of another one joins its trace and uses its connection to the collector. A job that raises an
+    error of ``unbegun`` has not begun, so it has no span.
 
     Raises ConfigError if telemetry is on and the extra ``otel`` or the headers are missing.
     """

@@ -163,7 +163,7 @@ def call_attributes(outcome: Outcome) -> dict[str, Any]:
 
 
 def provider_name(base_url: str) -> str:
-    """Return the provider of an endpoint; "openai", whose protocol they speak, for servers that are not known."""
+    """Return the provider of an endpoint; "openai" for unknown servers, which speak its protocol."""
     if base_url in ("", EMBEDDED):
         return "okralong"
     host = urlsplit(base_url).hostname or ""
@@ -179,7 +179,7 @@ def _retry(failed: Outcome) -> SpanEvent:
 
 
 def _kind(outcome: Outcome) -> str:
-    """Return the kind of a failure. Messages may quote a prompt, so they are not sent."""
+    """Return the kind of a failure, without its message, which may quote a prompt."""
     return str(outcome.http_status) if outcome.http_status >= 400 else outcome.status
 
 

@@ -32,9 +32,9 @@ RETRY_S: Final = 30
 
 
 class Refused(Exception):
-    """A request that cannot be fulfilled: HTTP status, kind and message. ``retry_after_s`` is 0 if it is not known.
+    """Raised for a request that gets an error: HTTP status, kind and message.
 
-    ``cost_usd`` is what a question cost that has no answer.
+    ``retry_after_s`` is 0 if it is unknown. ``cost_usd`` is the cost of a question that failed.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ def query_id_of(caller: str, asked: AskRequest, setup: str, key: str) -> str:
 
 
 def caller_of(query_id: str) -> str:
-    """Return the token that asked a question; "" for artifacts, which all questions share."""
+    """Return the name of the token that asked a question; "" for artifacts, which all questions share."""
     return "" if "/" in query_id else query_id.partition(".")[0]
 
 
@@ -154,7 +154,7 @@ def retrieved_spans(row: JournalRow) -> list[dict[str, Any]]:
 
 
 def citation(each: Cited, links: bool, *, quote: bool = True) -> dict[str, Any]:
-    """Return a citation as readers of the service see it."""
+    """Return the JSON of a citation, with the document's address only if ``links``."""
     told: dict[str, Any] = {
         "document": each.doc_id,
         "title": each.title or None,
@@ -180,7 +180,7 @@ ANSWER_KEYS: Final = (
 
 
 def answer_data(row: Mapping[str, Any], citations: Sequence[Mapping[str, Any]], replayed: bool) -> dict[str, Any]:
-    """Return the data of an event ``answer``. ``replayed``: the answer was there, and cost nothing this time."""
+    """Return the data of an event ``answer``. ``replayed``: it was answered before, so it cost nothing this time."""
     told = {name: row.get(name) for name in ANSWER_KEYS}
     told["seconds"] = dict(row.get("seconds") or ()).get("total")
     return told | {"citations": list(citations), "replayed": replayed}
@@ -228,11 +228,11 @@ class ServicePort(Protocol):
         ...
 
     async def cost(self, caller: Caller) -> dict[str, Any]:
-        """Return what was spent today and in the last night, and what is left."""
+        """Return the US dollars spent today and in the last night, and those left."""
         ...
 
     async def facts(self) -> dict[str, Any]:
-        """Return what is served."""
+        """Return the service's state and the version of its archive."""
         ...
 
 

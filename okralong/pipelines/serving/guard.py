@@ -1,4 +1,4 @@
-"""The outermost layer of a service over HTTP: who may ask, how often and how much, and the audit log.
+"""The outermost layer of a service over HTTP: checks each request and writes the audit log.
 
 It is plain ASGI and wraps every route, those of the MCP server included. A request passes in this order: the ``Host``
 and ``Origin`` headers, the token, the rate, the kind and size of the body.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.datastructures import Headers
@@ -38,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 
 def known_hosts(host: str, config: ServeConfig) -> frozenset[str]:
-    """Return the names that the ``Host`` header may have if a service listens on ``host``; none means any."""
+    """Return the allowed ``Host`` headers of a service that listens on ``host``; empty allows any."""
     return frozenset(map(str.lower, (*(LOOPBACK if is_loopback(host) else ()), *config.allowed_hosts)))
 
 
@@ -49,9 +50,15 @@ def caller_in(scope: Scope) -> Caller:
 
 
 def notes_in(scope: Scope) -> dict[str, Any]:
-    """Return the mapping in which a handler notes what the audit log keeps."""
+    """Return the mapping for a request's line in the audit log."""
     notes: dict[str, Any] = scope[NOTES]
     return notes
+
+
+def note_answer(notes: dict[str, Any], answer: Mapping[str, Any]) -> None:
+    """Note the id of an answered question, and what it cost this time."""
+    notes["query_id"] = answer["query_id"]
+    notes["cost_usd"] = 0.0 if answer["replayed"] else answer["cost_usd"] or 0.0
 
 
 def with_cors(app: ASGIApp, config: ServeConfig) -> ASGIApp:
@@ -106,7 +113,7 @@ class Guard:
         try:
             caller = self._admitted(scope)
             scope[CALLER], scope[NOTES] = caller, notes
-            await self._app(scope, await self._limited(scope, receive), noting)
+            await self._app(scope, await self._read(scope, receive), noting)
         except Refused as error:
             await refusal(error)(scope, receive, noting)
         finally:
@@ -155,24 +162,25 @@ class Guard:
         if name != host or (self._hosts and name not in self._hosts):
             raise Refused(403, "wrong_origin", f"Pages of {origin} may not ask this service. Add allowed_origins.")
 
-    async def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """Return ``receive`` with a limit on the body's size. Raises Refused if the header states too many bytes."""
+    async def _read(self, scope: Scope, receive: Receive) -> Receive:
+        """Read the body, and return a ``receive`` that begins with it. Raises Refused if it is too large."""
         most = self._config.most_body_bytes
         too_large = Refused(413, "too_large", f"The request is larger than {most:,} bytes.")
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdecimal() or int(declared) > most:
             raise too_large
-        seen = 0
+        messages = [await receive()]
+        size = len(messages[0].get("body", b""))
+        while size <= most and messages[-1].get("more_body"):
+            messages.append(await receive())
+            size += len(messages[-1].get("body", b""))
+        if size > most:
+            raise too_large
 
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > most:
-                raise too_large
-            return message
+        async def replayed() -> Message:
+            return messages.pop(0) if messages else await receive()
 
-        return counted
+        return replayed
 
 
 def _name_of(host: str) -> str:

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 
 from okralong.pipelines.run.config import ServeConfig
 from okralong.pipelines.serving.asked import MOST_FOUND, MOST_ROWS, AskRequest, Refused, ServicePort, final
-from okralong.pipelines.serving.guard import caller_in, notes_in
+from okralong.pipelines.serving.guard import caller_in, note_answer, notes_in
 from okralong.pipelines.serving.openai_chat import written
 from okralong.pipelines.serving.tokens import Caller
 
@@ -80,8 +80,7 @@ def mcp_server(service: ServicePort, caller: Caller | None = None) -> MCPServer[
         with _refusals(notes):
             asked = _asked(question=question, doc_ids=doc_ids or [], where=where, type=type)
             answer = await final(service.ask(who, asked))
-        notes["query_id"] = answer["query_id"]
-        notes["cost_usd"] = 0.0 if answer["replayed"] else answer["cost_usd"] or 0.0
+        note_answer(notes, answer)
         text, _ = written(answer)
         paid = "a repeated question, nothing paid" if answer["replayed"] else f"cost ${notes['cost_usd']:.6f}"
         return _result(f"{text}\n\n({paid})", answer)

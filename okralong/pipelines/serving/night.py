@@ -1,9 +1,10 @@
-"""The answers of the last night, as a service shows them."""
+"""The answers of the last night: pages of the table, and one answer with its citations."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -24,24 +25,31 @@ LISTED: Final = (
 _PLACES: Final = ("link", "source_uri")
 
 
+@dataclass(frozen=True)
+class _Tables:
+    """The tables of a night, and the state of the folder that they were read from."""
+
+    seen: tuple[Any, ...]
+    night: str
+    answers: list[dict[str, Any]]
+    citations: Mapping[str, list[dict[str, Any]]]
+
+
 class NightAnswers:
-    """The folder of a nightly. Its tables are read again when a night has changed them."""
+    """The folder of a nightly. Its tables are read again when a night has changed them. Threads may share it."""
 
     def __init__(self, folder: Folder, links: bool) -> None:
         self._folder, self._links = folder, links
-        self._seen: object = None
-        self._answers: list[dict[str, Any]] = []
-        self._citations: dict[str, list[dict[str, Any]]] = {}
-        self._night = ""
+        self._tables: _Tables | None = None
 
     def page(self, document: str, column: str, status: str, offset: int, limit: int) -> dict[str, Any]:
         """Return the answers that match all filters, from ``offset`` on. Raises Refused before the first night."""
-        self._read()
-        found = [row for row in self._answers if self._matches(row, document, column, status)]
+        tables = self._read()
+        found = [row for row in tables.answers if self._matches(row, document, column, status)]
         rows = [{name: row[name] for name in LISTED if name in row} for row in found[offset : offset + limit]]
         after = offset + len(rows)
         return {
-            "night": self._night,
+            "night": tables.night,
             "total": len(found),
             "offset": offset,
             "next_offset": after if after < len(found) else None,
@@ -50,11 +58,11 @@ class NightAnswers:
 
     def answer(self, query_id: str) -> dict[str, Any]:
         """Return an answer with all its citations. Raises Refused if there is none."""
-        self._read()
-        row = next((each for each in self._answers if each["query_id"] == query_id), None)
+        tables = self._read()
+        row = next((each for each in tables.answers if each["query_id"] == query_id), None)
         if row is None:
-            raise Refused(404, "not_found", f"The night {self._night} has no answer {query_id!r}. List them: /answers")
-        return row | {"citations": self._citations.get(query_id, [])}
+            raise Refused(404, "not_found", f"The night {tables.night} has no answer {query_id!r}. List them: /answers")
+        return row | {"citations": tables.citations.get(query_id, [])}
 
     def cost(self) -> dict[str, Any]:
         """Return the name of the last finished night and the dollars that it was billed."""
@@ -70,21 +78,22 @@ class NightAnswers:
             return False
         return (not column or column in (row["asked_id"], row["query_id"])) and (not status or row["status"] == status)
 
-    def _read(self) -> None:
+    def _read(self) -> _Tables:
         current = self._folder.at(CURRENT)
         try:
-            seen = current.read_bytes(BEGUN) if current.exists(BEGUN) else None, *current.at("answers").names()
-            if seen == self._seen:
-                return
+            begun = current.read_bytes(BEGUN) if current.exists(BEGUN) else b"{}"
+            seen = begun, *current.at("answers").names()
+            if self._tables is not None and self._tables.seen == seen:
+                return self._tables
             exported = Exported.of(current)
         except (InputError, FileNotFoundError) as error:
             raise Refused(404, "no_night", "No night has ended yet, so there are no answers of one.") from error
-        self._night = str(json.loads(current.read_bytes(BEGUN)).get("night") or "")
-        self._answers = [self._plain(row) for row in exported.answers.to_pylist()]
-        self._citations = {}
+        citations: dict[str, list[dict[str, Any]]] = {}
         for row in exported.citations.to_pylist():
-            self._citations.setdefault(row["query_id"], []).append(self._plain(row))
-        self._seen = seen
+            citations.setdefault(row["query_id"], []).append(self._plain(row))
+        night = str(json.loads(begun).get("night") or "")
+        self._tables = _Tables(seen, night, [self._plain(row) for row in exported.answers.to_pylist()], citations)
+        return self._tables
 
     def _plain(self, row: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""Questions in progress: their events, and the requests that wait for them."""
+"""Questions in progress, their events, and the requests that wait for them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _BESIDE: Final = ("/wide", "/named")
 
 
 class InProgress:
-    """A question that is being answered, and those who wait for it.
+    """A question that is being answered.
 
     Attributes:
-        listeners: The number of requests that wait.
-        abandoned: Whether nothing more is sent for it, since nobody waits.
+        listeners: The number of requests that wait for it.
+        abandoned: Whether no further call is sent for it, because no request waits.
         over: Set when it has ended.
     """
 
@@ -43,7 +43,7 @@ class InProgress:
             self._wake()
 
     def end(self, error: Refused | None = None) -> None:
-        """End it, perhaps with an error."""
+        """End the question, with an error if it has no answer."""
         self._error = error
         self.over.set()
         self._wake()
@@ -87,7 +87,7 @@ class StepEvents:
         self._planned = False
 
     def watch(self, row: JournalRow) -> None:
-        """Take a step; may be called in any thread."""
+        """Note a step of the question; may be called from any thread."""
         if row.kind == "plan" or (row.kind == "retrieval" and not row.path.endswith(_BESIDE)):
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._take, row)
@@ -100,7 +100,7 @@ class StepEvents:
             self._sources.append(asyncio.create_task(self._show(row.path, retrieved_spans(row))))
 
     async def complete(self, row: Mapping[str, Any]) -> None:
-        """Wait until all events before the answer are there; if no step had sources, make one of the context."""
+        """Wait until all events before the answer are pushed; without a retrieval, push the context as sources."""
         if not self._sources and row.get("context"):
             await self._show("context", list(row["context"]))
         await asyncio.gather(*self._sources, return_exceptions=True)

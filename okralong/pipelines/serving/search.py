@@ -1,4 +1,4 @@
-"""Search in an archive without a generator, as the retrieval of a question does it."""
+"""Search an archive as the first retrieval of a question does, without a generator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def find(ports: Ports, question: Question, doc_ids: tuple[str, ...], count
 
 
 def found_rows(archive: Archive, hits: list[Hit], links: bool) -> list[dict[str, Any]]:
-    """Return chunks as readers of the service see them. Reads the documents."""
+    """Return the JSON of chunks, each with its place and text. Reads the documents."""
     rows = []
     for hit in hits:
         chunk = hit.chunk

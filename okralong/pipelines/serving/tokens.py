@@ -32,7 +32,7 @@ PREFIX: Final = "okra_"
 """Begins every token, so that a search for secrets finds them."""
 TOKEN_BYTES: Final = 32
 LOCAL: Final = "local"
-"""The name of everybody who asks a service without tokens."""
+"""The name of every caller of a service without tokens."""
 MINUTE_S: Final = 60.0
 
 
@@ -62,7 +62,7 @@ class TokenFile(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request, and the limits."""
+    """The sender of a request, and its limits."""
 
     name: str
     daily_usd: float | None
@@ -71,10 +71,10 @@ class Caller:
 
 
 class Tokens:
-    """The tokens of a file, which is read again when it changes: a token that is removed from it is refused at once."""
+    """The tokens of a file. A changed file is read again at the next request, so removing a token revokes it."""
 
     def __init__(self, path: Path | None, config: ServeConfig) -> None:
-        """``path`` is None for a service without tokens, which asks nobody. Raises ConfigError for an unusable file."""
+        """Read the file; None lets every request in as ``LOCAL``. Raises ConfigError for an unusable file."""
         self._path, self._stamp = path, (0, 0)
         self._local = Caller(LOCAL, config.daily_usd, config.requests_per_minute, True)
         self._by_hash: dict[str, Caller] = {}
@@ -103,7 +103,7 @@ class Tokens:
         return found
 
     def _read_again(self, path: Path) -> None:
-        """Read the file if it changed. One that cannot be read now leaves the tokens as they were."""
+        """Read the file if it changed. Without a file no token is known; an invalid one leaves them as they were."""
         try:
             stamp = path.stat()
             if (stamp.st_mtime_ns, stamp.st_size) != self._stamp:
@@ -132,7 +132,7 @@ def _digest(token: str) -> str:
 
 
 def add_token(path: Path, name: str, daily_usd: float, requests_per_minute: int) -> str:
-    """Add a token to the file, which only its owner may read, and return the token, which is stored nowhere.
+    """Add a new token's hash to the file, readable by its owner only, and return the token.
 
     Raises ConfigError if the name is taken or cannot be used.
     """

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from okralong.pipelines.run.config import ServeConfig
 from okralong.pipelines.serving.asked import MOST_FOUND, MOST_ROWS, AskRequest, Event, Refused, ServicePort, final
-from okralong.pipelines.serving.guard import caller_in, notes_in, refusal
+from okralong.pipelines.serving.guard import caller_in, note_answer, notes_in, refusal
 from okralong.pipelines.serving.mcp_tools import mcp_over_http
 from okralong.pipelines.serving.openai_chat import ChatRequest, completion, models, streamed
 
@@ -60,7 +60,7 @@ def web_app(service: ServicePort, config: ServeConfig, hosts: Collection[str]) -
 def _add_routes(app: FastAPI, service: ServicePort) -> None:
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        """Return what is served; needs no token."""
+        """Return the service's state; needs no token."""
         return await service.facts()
 
     @app.post("/ask")
@@ -122,20 +122,19 @@ def _add_routes(app: FastAPI, service: ServicePort) -> None:
 
     @app.get("/cost")
     async def cost(request: Request) -> Any:
-        """Return what was spent today, and what is left."""
+        """Return the US dollars spent today, and those left."""
         return await service.cost(caller_in(request.scope))
 
 
 async def _noted(request: Request, asked: AskRequest, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
-    """Yield the events, and note for the audit log what they cost."""
+    """Yield the events, and note their cost for the audit log."""
     notes = notes_in(request.scope)
     notes["question"] = asked.question
     try:
         async with aclosing(events):  # type: ignore[type-var]
             async for event in events:
                 if event.name == "answer":
-                    notes["query_id"] = event.data["query_id"]
-                    notes["cost_usd"] = 0.0 if event.data["replayed"] else event.data["cost_usd"] or 0.0
+                    note_answer(notes, event.data)
                 yield event
     except Refused as error:
         notes["cost_usd"] = error.cost_usd
@@ -143,7 +142,7 @@ async def _noted(request: Request, asked: AskRequest, events: AsyncIterator[Even
 
 
 async def _stream(parts: AsyncIterator[str]) -> StreamingResponse:
-    """Return a stream. The first part is waited for, so that a refusal still has its own HTTP status."""
+    """Return a stream once its first part is there, so that an error before it has its own HTTP status."""
     ready: asyncio.Queue[str | None] = asyncio.Queue()
 
     async def pump() -> None:
@@ -161,7 +160,7 @@ async def _stream(parts: AsyncIterator[str]) -> StreamingResponse:
         pumping.cancel()
         raise
     if first is None:
-        await pumping  # raises what kept it from beginning
+        await pumping  # raises the error before the first part
 
     async def rest() -> AsyncIterator[str]:
         try:
