@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from okralong.pipelines.answering.answer_types import KINDS
+from okralong.pipelines.answering.prompts.typed import reply_schema
 from okralong.pipelines.core.types import EndpointError, OverBudget, ReplyError
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import check_endpoint
@@ -45,6 +49,21 @@ async def test_errors_that_pass_are_retried_each_with_its_row(
     settled = sum(row["cost_usd"] for row in rows(tmp_path, "ledger") if row["status"] == "ok")
     assert settled < float(server.bill_usd) < sum(row["cost_usd"] for row in rows(tmp_path, "ledger"))
     assert len(server.received("chat")) == 6, "the SDK adds no attempt of its own"
+
+
+OPTIONAL = {"type": "object", "properties": {"rise": {"type": ["number", "null"], "minimum": 0}}, "required": ["rise"]}
+UNTYPED: dict[str, Any] = {"type": "object", "properties": {"anything": {}}, "required": ["anything"]}
+
+
+@pytest.mark.parametrize("answer_type", [*KINDS[1:], "list of money", json.dumps(OPTIONAL), json.dumps(UNTYPED)])
+async def test_every_answer_type_is_sent_as_a_schema(
+    tmp_path: Path, maker: Maker, server: EndpointProcess, answer_type: str
+) -> None:
+    answer_type = f'{answer_type} ["rose", "fell"]' if answer_type == "choices" else answer_type
+    async with client_over(tmp_path, maker.config(maker.at(server)), reply_schema=reply_schema) as (client, _):
+        await client.complete("q", "generate", "generate", ask("Hi"), answer_type=answer_type)
+    assert [row["status"] for row in rows(tmp_path, "ledger")] == ["ok"]
+    agree(tmp_path, server)
 
 
 async def test_a_minutes_limit_is_waited_for_and_a_used_up_account_stops_the_run(
