@@ -181,9 +181,17 @@ def _endpoint(config: str, ask: bool) -> Iterator[Finding]:
 
 
 def _price(prices: str, endpoint: EndpointConfig) -> str:
-    from okralong.pipelines.llm.prices import PriceTable
+    from okralong.pipelines.llm.prices import ListedPrice, PriceTable
 
-    return f"{endpoint.model}: {PriceTable.load(prices).price(endpoint.model, endpoint.price)}"
+    price = PriceTable.load(prices).price(endpoint.model, endpoint.price)
+    rates = [f"${price.input:g} for a million prompt tokens", f"${price.cached_input:g} for cached ones"]
+    rates += [f"${price.cache_write:g} for those written to the cache"] if price.cache_write is not None else []
+    rates += [f"${price.output:g} for reply tokens"]
+    rates += [f"other rates above {each.above:,} prompt tokens" for each in price.longer]
+    rates += [f"batches {price.batch_discount:.0%} cheaper"] if price.batch_discount else []
+    rates += [f"flex {price.flex_discount:.0%} cheaper"] if price.flex_discount else []
+    source = f" (since {price.since}; {price.source})" if isinstance(price, ListedPrice) else " (llm.price)"
+    return f"{endpoint.model}: {', '.join(rates)}{source}"
 
 
 def _protocol(llm: GeneratorConfig, endpoint: EndpointConfig, prices: str, ask: bool) -> str:

@@ -412,7 +412,7 @@ class NightJob:
             ended = subprocess.run(words, cwd=self.places.beside, check=False).returncode
             trouble = f"exit code {ended}" if ended else ""
         except OSError as error:
-            trouble = str(error)
+            trouble = f"it cannot be started ({error.strerror or error})"
         if not trouble:
             return EXIT_OK
         self._say(f"on_change {words[0]} failed: {trouble}. The table is {words[-1]}.", "red")

@@ -118,6 +118,7 @@ def _run_nights(places: Places, address: str | None, console: Console) -> int:
                     return worst(codes)
             elif night.phase != "done":  # it has asked nothing, so it is replaced by a new night
                 folder.at(NIGHTS, night.name).remove(NIGHT)
+        read_questions(places.of(places.config.questions), places.answer.carry)  # an InputError before the index job
         night = next_night(nights(folder), now)
         codes.append(NightJob(places, folder, night, console).carry())
         return worst(codes)

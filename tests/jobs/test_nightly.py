@@ -13,7 +13,7 @@ import yaml
 from okralong.jobs.nightly import run_nightly
 from okralong.pipelines.archive.versions import version_numbers
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import EXIT_CHANGED, EXIT_OK, EXIT_OVER_BUDGET
+from okralong.pipelines.core.types import EXIT_CHANGED, EXIT_OK, EXIT_OVER_BUDGET, InputError
 from okralong.pipelines.reporting.export import flat_answers
 from okralong.pipelines.run.nightly import nights
 from okralong.pipelines.run.rows import table
@@ -120,3 +120,11 @@ def test_only_what_changed_is_asked_and_named(
     code, said = call(monkeypatch, capsys, "show", folder / "nightly" / "current", "lantern")
     assert (code, "Lamps no more" in said) == (0, True)
     assert len({row["seq"] for row in table(current, "journal")}) == len(table(current, "journal"))
+
+
+def test_a_night_without_its_questions_file_ends_before_it_indexes(tmp_path: Path) -> None:
+    config = tmp_path / "nightly.yaml"
+    config.write_text("folder: nightly\narchive: archive\nsources: [reports]\nquestions: questions.xlsx\n")
+    with pytest.raises(InputError, match=r"questions\.xlsx does not exist"):
+        run_nightly(config)
+    assert not (tmp_path / "archive").exists()

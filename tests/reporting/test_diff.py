@@ -173,7 +173,7 @@ def test_the_command_writes_and_ends_with_its_code(runs: tuple[Folder, Folder], 
     outs = [str(tmp_path / f"diff.{suffix}") for suffix in ("html", "xlsx", "csv", "parquet")]
     ended = CliRunner().invoke(app, ["diff", before, after, *(word for out in outs for word in ("--to", out))])
     assert ended.exit_code == EXIT_CHANGED, ended.output
-    assert "1 answer changed" in ended.output
+    assert "1 changed" in ended.output
     assert "2 unchanged" in ended.output
     assert all(Path(out).stat().st_size for out in outs)
     assert pq.read_table(outs[3]).num_rows == len(CHANGES)

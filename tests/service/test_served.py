@@ -102,7 +102,11 @@ def test_typed_answers_and_filters(served: Served) -> None:
         many = client.post("/v1/chat/completions", json=chat)
         assert many.status_code == 422
         assert "doc_ids: List should have at most 1000 items" in many.json()["error"]["message"]
-        assert client.post("/ask", content=b"{", headers={"Content-Type": "application/json"}).status_code == 422
+        broken = client.post("/ask", content=b"{", headers={"Content-Type": "application/json"})
+        assert broken.status_code == 422
+        assert "the body is not JSON" in broken.json()["error"]["message"]
+        assert client.get("/ask").json()["error"]["message"] == "/ask does not take GET. Send POST."
+        assert client.get("/asks").json()["error"]["message"] == "There is nothing at /asks."
     assert len(served.server.received) <= 2
 
 

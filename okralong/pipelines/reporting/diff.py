@@ -28,11 +28,11 @@ from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.periods import dates
 
 CHANGES: Final[Mapping[str, str]] = {
-    "changed": "answer changed",
+    "changed": "changed",
     "newly_answered": "newly answered",
     "newly_unanswerable": "newly unanswerable",
     "failed": "newly failed or over budget",
-    "new_question": "new or reworded question",
+    "new_question": "new or reworded",
     "corrected": "corrected, withdrawn or reopened",
     "moved": "same answer, different evidence",
     "gone": "no longer asked",

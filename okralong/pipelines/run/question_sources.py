@@ -145,7 +145,7 @@ def read_content(source: str | Path) -> bytes:
     if not filesystem.get_file_info(inside).is_file:
         text = str(source)
         hint = " To ask a question itself from Python, give a list of questions." if " " in text.strip() else ""
-        raise InputError(f"The questions file {text} does not exist. Check the path given to --questions.{hint}")
+        raise InputError(f"The questions file {text} does not exist. Correct its path.{hint}")
     with open_file(filesystem, inside) as opened:
         return bytes(opened.read())
 

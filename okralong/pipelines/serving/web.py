@@ -212,17 +212,20 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError | ValidationError)
     places = [each["loc"][isinstance(error, RequestValidationError) :] for each in error.errors()]  # without "body"
     told = [
-        f"{'.'.join(map(str, place)) or 'the body'}: {each['msg']}"
+        f"the body is not JSON ({each['ctx']['error']} at character {place[0]})"
+        if each["type"] == "json_invalid"
+        else f"{'.'.join(map(str, place)) or 'the body'}: {each['msg']}"
         for place, each in zip(places, error.errors(), strict=True)
     ]
     return refusal(Refused(422, "invalid_request", f"The request cannot be used: {'; '.join(told)}."))
 
 
-async def _http_error(_: Request, error: Exception) -> JSONResponse:
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return refusal(
-        Refused(error.status_code, "not_found" if error.status_code == 404 else "invalid_request", str(error.detail))
-    )
+    path, allowed = request.url.path, (error.headers or {}).get("Allow", "")
+    message = {404: f"There is nothing at {path}.", 405: f"{path} does not take {request.method}. Send {allowed}."}
+    code = "not_found" if error.status_code == 404 else "invalid_request"
+    return refusal(Refused(error.status_code, code, message.get(error.status_code, str(error.detail))))
 
 
 async def _broken(_: Request, error: Exception) -> JSONResponse:
