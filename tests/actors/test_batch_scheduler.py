@@ -35,14 +35,14 @@ def server() -> Iterator[EndpointProcess]:
 
 
 async def until_under_way(server: EndpointProcess) -> None:
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(180):
         while "in_progress" not in server.state()["batches"].values():  # noqa: ASYNC110 - of another process
             await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
 async def test_a_scheduler_on_a_cluster(ray_cluster: None, tmp_path: Path, server: EndpointProcess, end: str) -> None:
-    server.reset({"batches": {"requests_per_s": 2.0}})
+    server.reset({"batches": {"requests_per_s": 0.0}})  # nothing is done before it is killed or stopped
     config = batch_config(server.base_url)
     name = f"test-ledger-{end}"
     ledger = start_gateway(str(tmp_path), 1.0, limiters=[LimiterPlace(Limits(), "")], name=name, namespace=NAMESPACE)
@@ -56,9 +56,10 @@ async def test_a_scheduler_on_a_cluster(ray_cluster: None, tmp_path: Path, serve
         await until_under_way(server)
         if end == "killed":
             ray.kill(actor, no_restart=False)
+            server.change({"batches": {"requests_per_s": 100.0}})
             assert all(isinstance(one, Reply) for one in await asking)
         else:
-            async with asyncio.timeout(60):  # the endpoint knows of the batch a moment before the scheduler notes it
+            async with asyncio.timeout(180):  # the endpoint knows of the batch a moment before the scheduler notes it
                 while not await scheduler.notes(0):  # noqa: ASYNC110 - of another process
                     await asyncio.sleep(0.05)
             await scheduler.stop("Another question has stopped the run.")

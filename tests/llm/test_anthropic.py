@@ -158,7 +158,7 @@ async def test_claude_at_bedrock_has_no_schemas_models_and_batches(
 
 
 async def test_a_reply_that_ignores_its_limit_is_aborted(tmp_path: Path, server: EndpointProcess) -> None:
-    server.change({"replies": {"overlong": 60.0, "piece_s": 0.001}})
+    server.change({"replies": {"overlong": 60.0, "piece_s": 0.001, "pieces": 100}})
     config = claude_config(server.anthropic_url, max_completion_tokens={"generate": 20})
     async with client_over(tmp_path, config) as (client, _):
         reply = await client.complete("q", "generate", "generate", ask("Hello"))

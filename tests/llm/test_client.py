@@ -23,7 +23,7 @@ from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limits, RateLimitHeaders
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
-from tests.llm.tools import all_bytes, ask, client_over, config_for, rows
+from tests.llm.tools import all_bytes, ask, client_over, config_for, rows, until
 
 OVERLOADED = Trouble(503, "overloaded", "Try later.")
 
@@ -102,18 +102,21 @@ async def test_a_timeout_is_held_as_unknown(
 
 @pytest.mark.parametrize(
     "headers",
-    [{"retry-after": "0.4"}, {"retry-after-ms": "400", "retry-after": "9"}, {"retry-after": "date"}],
+    [{"retry-after": "0.4"}, {"retry-after-ms": "400", "retry-after": "90"}, {"retry-after": "date"}],
 )
 async def test_the_wait_that_the_endpoint_names_is_kept_by_all(tmp_path: Path, headers: dict[str, str]) -> None:
+    due = 0.0  # by a date it is a moment, which a stalled machine may have passed when the reply comes
     if headers["retry-after"] == "date":
-        headers = {"retry-after": formatdate(time.time() + 2.5, usegmt=True)}  # in whole seconds
+        named = int(time.time() + 2.5)
+        headers = {"retry-after": formatdate(named, usegmt=True)}
+        due = time.monotonic() + named - time.time()
     with FakeOpenAI(troubles=[Trouble(429, "rate_limit_exceeded", headers=headers)]) as server:
         async with client_over(tmp_path, config_for(server, max_in_flight=1)) as (client, _):
             await asyncio.gather(*(client.complete(f"q{n}", "a", "generate", ask("hello")) for n in range(3)))
         times = [one.at for one in server.received]
     assert len(times) == 4
-    assert times[1] - times[0] >= 0.38
-    assert times[1] - times[0] < 5
+    assert times[1] >= (due or times[0] + 0.4) - 0.02
+    assert times[1] - times[0] < 60
 
 
 @pytest.mark.parametrize(
@@ -206,10 +209,10 @@ async def test_who_waits_for_money_holds_no_place_at_the_endpoint(tmp_path: Path
             await ledger.admit("rich", 0.009)
             poor = asyncio.create_task(client.complete("poor", "a", "generate", ask("hello")))
             await asyncio.sleep(0.05)
-            await asyncio.wait_for(client.complete("rich", "a", "generate", ask("hello")), 5)
+            await asyncio.wait_for(client.complete("rich", "a", "generate", ask("hello")), 60)
             assert not poor.done()
             await ledger.release("rich")
-            assert (await asyncio.wait_for(poor, 5)).text
+            assert (await asyncio.wait_for(poor, 60)).text
 
 
 async def test_a_call_that_gets_no_leave_gives_its_reserve_back_and_leaves_no_doubt(tmp_path: Path) -> None:
@@ -217,8 +220,8 @@ async def test_a_call_that_gets_no_leave_gives_its_reserve_back_and_leaves_no_do
         async with client_over(tmp_path, config_for(server, tokens_per_minute=300), cap_usd=1.0) as (client, ledger):
             first = await client.complete("q", "0", "generate", ask("hello"))
             queued = asyncio.create_task(client.complete("q", "1", "generate", ask("hello")))
-            await asyncio.sleep(0.1)
-            assert (await ledger.totals()).reserved_usd > 0
+            while not (await ledger.totals()).reserved_usd:  # noqa: ASYNC110 - a ledger sets no event
+                await asyncio.sleep(0.01)
             queued.cancel()
             await asyncio.wait([queued])
             with pytest.raises(QuestionError, match="tokens_per_minute"):
@@ -247,11 +250,11 @@ async def test_a_limiter_that_is_lost_takes_no_paid_reply_with_it(tmp_path: Path
 
 
 async def test_a_cancelled_call_is_held_as_unknown(tmp_path: Path) -> None:
-    with FakeOpenAI(delay_s=1.0) as server:
-        async with client_over(tmp_path, config_for(server)) as (client, ledger):
+    with FakeOpenAI() as server:
+        server.hold_after = 0
+        async with client_over(tmp_path, config_for(server, timeout_s=120.0)) as (client, ledger):
             task = asyncio.create_task(client.complete("q1", "generate", "generate", ask("hello")))
-            await asyncio.sleep(0.5)
-            assert len(server.received) == 1
+            await until(lambda: len(server.received) == 1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -259,21 +262,25 @@ async def test_a_cancelled_call_is_held_as_unknown(tmp_path: Path) -> None:
     assert [row["status"] for row in rows(tmp_path, "ledger")] == ["unknown"]
 
 
-@pytest.mark.parametrize(("grace_s", "lost", "status"), [(10.0, 0, "ok"), (0.05, 1, "unknown")])
+@pytest.mark.parametrize(("grace_s", "lost", "status"), [(60.0, 0, "ok"), (0.05, 1, "unknown")])
 async def test_a_halted_client_waits_for_what_is_in_flight_and_sends_nothing_more(
     tmp_path: Path, grace_s: float, lost: int, status: str
 ) -> None:
-    with FakeOpenAI(delay_s=1.0) as server:
-        async with client_over(tmp_path, config_for(server, max_in_flight=1)) as (client, ledger):
+    with FakeOpenAI() as server:
+        server.hold_after = 0
+        async with client_over(tmp_path, config_for(server, max_in_flight=1, timeout_s=120.0)) as (client, ledger):
             sent = asyncio.create_task(client.complete("q1", "a", "generate", ask("hello")))
-            await asyncio.sleep(0.5)
-            assert len(server.received) == 1
+            await until(lambda: len(server.received) == 1)
+            reserved = (await ledger.totals()).reserved_usd
             waiting = asyncio.create_task(client.complete("q2", "a", "generate", ask("hello")))
-            await asyncio.sleep(0.05)
+            while (await ledger.totals()).reserved_usd == reserved:  # noqa: ASYNC110 - a ledger sets no event
+                await asyncio.sleep(0.01)
             assert client.halt("Enough.") == 1
             with pytest.raises(StoppedError, match="Enough"):
                 await waiting
             assert not sent.done()
+            if not lost:
+                asyncio.get_running_loop().call_later(0.2, setattr, server, "hold_after", None)
             assert await client.drain(grace_s) == lost
             assert isinstance((await asyncio.gather(sent, return_exceptions=True))[0], StoppedError) == bool(lost)
             with pytest.raises(StoppedError, match="Enough"):
@@ -297,7 +304,7 @@ async def test_the_limiter_paces_real_requests(tmp_path: Path) -> None:
             started = time.monotonic()
             await asyncio.gather(*(client.complete(f"q{n}", "a", "generate", ask("hello")) for n in range(60)))
         last = max(one.at for one in server.received)
-    assert 1.9 < last - started < 10  # sixty at twenty a second, but for the first second's credit
+    assert 1.9 < last - started < 30  # sixty at twenty a second, but for the first second's credit
 
 
 async def test_no_key_is_written_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ async def test_a_request_that_was_never_sent_is_told_from_one_that_may_have_been
             server.close()
         config = LlmConfig(base_url=url, model="m")
         try:
-            async with open_client(config, Connection(url, "k", 0.5)) as client:
+            async with open_client(config, Connection(url, "k", 0.5 if serve is sleeps else 60.0)) as client:
                 with pytest.raises(openai.APIConnectionError) as caught:
                     await client.models.list()
         finally:
@@ -100,7 +100,7 @@ async def test_an_upload_to_a_server_that_reads_nothing_ends() -> None:
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     try:
         opened = open_client(LlmConfig(base_url=url, model="m"), Connection(url, "k", 0.3, uploads=True))
-        async with asyncio.timeout(20), opened as client:
+        async with asyncio.timeout(180), opened as client:
             with pytest.raises(openai.APITimeoutError):
                 await client.files.create(file=("requests.jsonl", b"a" * 30_000_000), purpose="batch")
     finally:

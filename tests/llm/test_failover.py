@@ -20,7 +20,7 @@ from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.fakes.openai_server import FakeOpenAI, Trouble, too_many
-from tests.llm.tools import PRICE, all_bytes, ask, client_over, config_for, further, rows
+from tests.llm.tools import PRICE, all_bytes, ask, client_over, config_for, further, rows, until
 
 OVERLOADED = Trouble(503, "overloaded", "Try later.")
 NO_QUOTA = Trouble(429, "insufficient_quota", "You exceeded your quota.")
@@ -175,12 +175,12 @@ async def test_what_is_wrong_with_the_request_is_not_taken_elsewhere(tmp_path: P
 
 
 async def test_a_429_sends_the_crowd_to_where_leave_comes_sooner(tmp_path: Path) -> None:
-    with FakeOpenAI(troubles=[too_many(20.0)]) as first, FakeOpenAI() as second:
+    with FakeOpenAI(troubles=[too_many(90.0)]) as first, FakeOpenAI() as second:
         config = config_for(first, endpoints=[further(second)])
         async with client_over(tmp_path, config) as (client, _):
             start = time.monotonic()
             await ask_all(client, 8)
-            assert time.monotonic() - start < 15
+            assert time.monotonic() - start < 60
         assert (len(first.received), len(second.received)) == (1, 8)
 
 
@@ -287,9 +287,8 @@ async def test_cancelled_callers_leave_no_lease_at_any_endpoint(tmp_path: Path) 
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-        await asyncio.sleep(0.1)
-        assert [limiter.in_flight for limiter in limiters] == [0, 0]
+        await until(lambda: [limiter.in_flight for limiter in limiters] == [0, 0])
         assert (await ledger.totals()).reserved_usd == 0
-        assert (await asyncio.wait_for(client.complete("q", "b", "generate", ask("hello")), 5)).text
+        assert (await asyncio.wait_for(client.complete("q", "b", "generate", ask("hello")), 60)).text
         await client.aclose()
         await ledger.close()

@@ -128,7 +128,7 @@ async def test_fields_that_a_model_refuses_are_left_out_or_named(tmp_path: Path,
 
 async def test_an_overlong_reply_is_aborted_and_its_thought_is_counted(tmp_path: Path, server: EndpointProcess) -> None:
     model = {"rates": RATES, "thought": 5}
-    server.reset({"models": {MODEL: model}, "replies": {"overlong": 20.0, "piece_s": 0.05}})
+    server.reset({"models": {MODEL: model}, "replies": {"overlong": 20.0, "piece_s": 0.01, "pieces": 30}})
     config = google_config(server.google_url, max_completion_tokens={"generate": 40})
     async with client_over(tmp_path, config) as (client, _):
         reply = await client.complete("q", "generate", "generate", ask("Hello"))
@@ -136,13 +136,13 @@ async def test_an_overlong_reply_is_aborted_and_its_thought_is_counted(tmp_path:
     assert reply.finish_reason == "length"
     assert (row["status"], row["reasoning_tokens"]) == ("ok", 5)
     assert "aborted" in row["error"]
-    for _ in range(600):  # the endpoint notices the abort a moment later
+    for _ in range(3_600):  # the endpoint notices the abort a moment later
         (entry,) = server.received("chat")
         if entry["completion_tokens"]:
             break
         await asyncio.sleep(0.05)
     assert 0 <= entry["completion_tokens"] - row["completion_tokens"] <= 150, "what was written while the abort arrived"
-    assert entry["completion_tokens"] < 20 * 40
+    assert row["completion_tokens"] > 1.5 * 40
 
 
 async def test_the_servers_limit_is_kept_when_it_is_configured(tmp_path: Path, server: EndpointProcess) -> None:

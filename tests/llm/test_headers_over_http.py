@@ -45,7 +45,7 @@ async def test_what_others_have_used_holds_everyone_until_it_is_back(tmp_path: P
             await client.complete("q0", "a", "generate", ask("hello"))
             start = time.monotonic()
             await asyncio.gather(*(client.complete(f"q{n}", "b", "generate", ask("hello")) for n in range(5)))
-        assert 1.0 < min(one.at for one in server.received[1:]) - start < 5  # the reset, and our second on top
+        assert 1.0 < min(one.at for one in server.received[1:]) - start < 30  # the reset, and our second on top
 
 
 async def test_a_429_tells_its_limits_too_and_lies_change_nothing(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ async def test_a_429_tells_its_limits_too_and_lies_change_nothing(tmp_path: Path
     with FakeOpenAI(troubles=troubles) as server:
         async with client_over(tmp_path, config_for(server)) as (client, _):
             for n in range(3):
-                await asyncio.wait_for(client.complete(f"q{n}", "a", "generate", ask("hello")), 5)
+                await asyncio.wait_for(client.complete(f"q{n}", "a", "generate", ask("hello")), 60)
             with pytest.raises(QuestionError, match="limit of tokens per minute = 60000"):
                 await client.complete("q", "b", "generate", ask("hello " * 60_000))
 

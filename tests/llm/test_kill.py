@@ -30,12 +30,14 @@ def start(run: Path, server: FakeOpenAI) -> subprocess.Popen[bytes]:
 
 def kill_at(run: Path, server: FakeOpenAI, requests: int) -> set[tuple[str, str]]:
     """Start the command, kill it when the server has seen so many requests; the steps whose replies had arrived."""
+    server.hold_after = requests
     process = start(run, server)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while len(server.received) < requests and time.monotonic() < deadline:
         time.sleep(0.002)
     process.kill()
     process.wait()
+    server.hold_after = None
     assert requests <= len(server.received) < 2 * QUESTIONS
     return {(row["query_id"], row["path"]) for row in rows(run, "journal") if row["kind"] == "reply"}
 
@@ -45,7 +47,7 @@ def test_a_run_that_is_killed_twice_is_finished_by_the_same_command(tmp_path: Pa
         arrived = [kill_at(tmp_path, server, 6), kill_at(tmp_path, server, 24)]
         assert arrived[0] < arrived[1]
         seen = len(server.received)
-        assert start(tmp_path, server).wait(60) == 0
+        assert start(tmp_path, server).wait(300) == 0
         asked = [str(one.messages[-1]["content"]) for one in server.received]
 
         ledger = rows(tmp_path, "ledger")

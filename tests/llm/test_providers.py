@@ -136,7 +136,7 @@ async def test_the_cap_is_never_exceeded(tmp_path: Path, maker: Maker, server: E
 def test_after_a_kill_only_calls_in_flight_are_paid_for_again(
     tmp_path: Path, maker: Maker, server: EndpointProcess
 ) -> None:
-    server.change({"latency": {"median_s": 0.1, "sigma": 0.0}})
+    server.change({"hold_after": IN_FLIGHT + 1})
     command = [sys.executable, "-m", "tests.llm.provider_run", maker.provider, str(tmp_path), maker.at(server)]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     killed = subprocess.Popen(command, env=environment, cwd=CHECKOUT)
@@ -145,7 +145,8 @@ def test_after_a_kill_only_calls_in_flight_are_paid_for_again(
         time.sleep(0.01)
     killed.kill()
     killed.wait()
-    assert subprocess.run(command, env=environment, cwd=CHECKOUT, timeout=120, check=False).returncode == 0
+    server.change({"hold_after": None})
+    assert subprocess.run(command, env=environment, cwd=CHECKOUT, timeout=300, check=False).returncode == 0
     ledger = rows(tmp_path, "ledger")
     settled = sum(row["cost_usd"] for row in ledger if row["status"] == "ok")
     lost = [row for row in ledger if row["status"] == "unknown"]

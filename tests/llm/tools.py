@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +51,13 @@ async def client_over(
     finally:
         await client.aclose()
         await ledger.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that another thread or process, or another task of this loop, brings about."""
+    async with asyncio.timeout(180):
+        while not holds():  # noqa: ASYNC110 - none of them sets an event
+            await asyncio.sleep(0.005)
 
 
 def ask(text: str) -> list[Message]:

@@ -23,7 +23,7 @@ from tests.fakes.endpoint.fault_rule import REPLY_KINDS
 from tests.fakes.endpoint.journal import Entry, fingerprint
 from tests.fakes.endpoint.problems import Problem
 from tests.fakes.endpoint.state import Endpoint
-from tests.fakes.endpoint.wire import ENDPOINT, begin, entry_of, held, is_gone
+from tests.fakes.endpoint.wire import ENDPOINT, begin, entry_of, held, is_gone, piece_sent
 
 PREFIX: Final = "/anthropic"
 MESSAGES: Final = f"{PREFIX}/v1/messages"
@@ -141,13 +141,14 @@ async def _slowly(request: web.Request, call: ChatCall, done: Completion, entry:
     endpoint = request.app[ENDPOINT]
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **_headers(endpoint, entry, call.name)})
     await response.prepare(request)
-    written, usage = "", done.usage
+    written, usage, number = "", done.usage, 0
     try:
         for event in events_of(as_message(done.body)):
             await response.write(event_bytes(event))
             if event["type"] == "content_block_delta":
                 written += event["delta"].get("text", "")
-                await asyncio.sleep(endpoint.scenario.replies.piece_s)
+                number += 1
+                await piece_sent(request, number)
     except ConnectionResetError:
         thought = usage.reasoning_tokens
         usage = replace(usage, completion_tokens=count_tokens(written) + thought)

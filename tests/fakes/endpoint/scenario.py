@@ -101,7 +101,8 @@ class Replies(Settings):
 
     ``answers`` hold whole replies to reading prompts; ``unanswerable_share`` of the made ones say "unanswerable".
     ``overlong``: each reply is so many times as long as its limit (1: limits are kept). ``piece_s``: seconds between
-    two pieces of a stream. Both are for Gemini and Anthropic only.
+    two pieces of a stream, which after ``pieces`` of them waits until its client has gone. These are for Gemini and
+    Anthropic only.
     """
 
     rules: list[ReplyRule] = Field(default_factory=list)
@@ -109,6 +110,7 @@ class Replies(Settings):
     unanswerable_share: Share = 0.0
     overlong: Annotated[float, Field(ge=1)] = 1.0
     piece_s: Seconds = 0.0
+    pieces: Count | None = None
 
 
 class PromptCache(Settings):

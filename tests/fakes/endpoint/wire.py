@@ -65,6 +65,16 @@ async def held(request: web.Request) -> None:
         await asyncio.sleep(HELD_S)
 
 
+async def piece_sent(request: web.Request, number: int) -> None:
+    """Wait between a slow stream's pieces. Raises ConnectionResetError where it was to wait for its client to go."""
+    replies = request.app[ENDPOINT].scenario.replies
+    await asyncio.sleep(replies.piece_s)
+    if replies.pieces is not None and number >= replies.pieces:
+        while not is_gone(request):  # noqa: ASYNC110 - it sets no event
+            await asyncio.sleep(HELD_S)
+        raise ConnectionResetError
+
+
 def is_gone(request: web.Request) -> bool:
     """Whether the connection is closed, so that no answer can reach the client."""
     return request.transport is None or request.transport.is_closing()

@@ -21,7 +21,7 @@ from tests.fakes.endpoint.fault_rule import REPLY_KINDS
 from tests.fakes.endpoint.journal import Entry, fingerprint
 from tests.fakes.endpoint.problems import Problem, context_length, no_key
 from tests.fakes.endpoint.state import Endpoint
-from tests.fakes.endpoint.wire import ENDPOINT, begin, entry_of, held, is_gone
+from tests.fakes.endpoint.wire import ENDPOINT, begin, entry_of, held, is_gone, piece_sent
 from tests.fakes.gemini.problems import as_google
 from tests.fakes.gemini.translate import Wrong, as_chat, as_response, pieces_of, thinking_of
 
@@ -149,10 +149,10 @@ async def _slowly(request: web.Request, call: ChatCall, done: Completion, entry:
     await response.prepare(request)
     written, usage = "", done.usage
     try:
-        for piece in pieces_of(as_response(done.body)):
+        for number, piece in enumerate(pieces_of(as_response(done.body)), 1):
             await response.write(f"data: {json.dumps(piece)}\r\n\r\n".encode())
             written += piece["candidates"][0]["content"]["parts"][0]["text"]
-            await asyncio.sleep(endpoint.scenario.replies.piece_s)
+            await piece_sent(request, number)
     except ConnectionResetError:
         thought = usage.reasoning_tokens
         usage = Usage(usage.prompt_tokens, usage.cached_tokens, count_tokens(written) + thought, thought)

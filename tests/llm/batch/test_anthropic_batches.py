@@ -9,8 +9,8 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from okralong.pipelines.core.types import Reply
 from okralong.pipelines.llm.providers import anthropic as adapter
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
+from tests.llm.batch.conftest import UNTIL
 from tests.llm.batch.tools import agree, attempts, batch_run, texts
 from tests.llm.provider_run import CALLS, CLAUDE, SCHEMA
 from tests.llm.provider_run import claude_batches as batch_config
@@ -72,12 +73,15 @@ async def test_what_failed_or_expired_goes_into_the_next_batch(tmp_path: Path, c
 
 
 async def test_after_the_deadline_batches_are_cancelled_and_the_rest_is_asked(
-    tmp_path: Path, claude: EndpointProcess
+    tmp_path: Path, claude: EndpointProcess, pass_the_deadline: Callable[[], None]
 ) -> None:
-    claude.change({"batches": {"requests_per_s": 4.0}})
-    until = datetime.now(UTC) + timedelta(seconds=1.2)
-    async with batch_run(tmp_path, batch_config(claude.anthropic_url), until=until) as run:
-        got = await run.ask(*QUESTIONS)
+    claude.change({"batches": {"stop_after": 2}})
+    async with batch_run(tmp_path, batch_config(claude.anthropic_url), until=UNTIL) as run:
+        asking = asyncio.create_task(run.ask(*QUESTIONS))
+        while claude.state()["bill"]["batch"]["calls"] < 2:  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.02)
+        pass_the_deadline()
+        got = await asking
         assert texts(got) == [f"An answer to: {each}" for each in QUESTIONS]
     modes = {row["mode"] for row in rows(tmp_path, "ledger") if row["status"] == "ok"}
     assert modes == {"batch", "realtime"}
@@ -107,7 +111,7 @@ def test_after_a_kill_a_batch_that_nobody_recorded_is_found_again(tmp_path: Path
     ]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     killed = subprocess.Popen(command, env=environment, cwd=CHECKOUT)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not ids(claude) and time.monotonic() < deadline:
         assert killed.poll() is None
         time.sleep(0.02)
@@ -146,7 +150,7 @@ async def test_a_batch_that_is_not_created_waits_for_no_other_of_its_size(
     tmp_path: Path, claude: EndpointProcess
 ) -> None:
     claude.change({"batches": {"requests_per_s": 0.0}})
-    async with batch_run(tmp_path, batch_config(claude.anthropic_url)) as run, asyncio.timeout(30):
+    async with batch_run(tmp_path, batch_config(claude.anthropic_url)) as run, asyncio.timeout(180):
         first = asyncio.create_task(run.ask(*QUESTIONS))
         while not ids(claude):  # noqa: ASYNC110 - of another process, which sets no event here
             await asyncio.sleep(0.02)

@@ -65,7 +65,7 @@ async def test_near_the_cap_three_batches_ask_what_fits(
 async def test_with_a_deadline_the_rest_is_asked_in_real_time(tmp_path: Path, server: EndpointProcess) -> None:
     until = datetime.now(UTC) + timedelta(hours=1)
     cap = 6 * 1.05 * RESERVE
-    async with batch_run(tmp_path, config(server), cap_usd=cap, until=until) as run:
+    async with batch_run(tmp_path, config(server, quiet_s=1.0), cap_usd=cap, until=until) as run:
         got = await all_of(run, 0.0)
     assert len(server.state()["batches"]) <= 3, sizes(tmp_path)
     assert server.state()["bill"]["chat"]["calls"] > 10

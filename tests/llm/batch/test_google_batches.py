@@ -24,6 +24,7 @@ from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
+from tests.llm.batch.conftest import UNTIL
 from tests.llm.batch.killed_run import QUESTIONS as KILLED_QUESTIONS
 from tests.llm.batch.tools import BatchRun, agree, attempts, batch_config, batch_run, texts
 from tests.llm.provider_run import GEMINI
@@ -129,7 +130,7 @@ def test_a_batch_that_nobody_recorded_is_adopted_after_a_kill(tmp_path: Path, go
     command = [sys.executable, "-m", "tests.llm.batch.killed_run", str(tmp_path), google.google_url, MODEL]
     environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
     process = subprocess.Popen(command, cwd=CHECKOUT, env=environment)
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while len(batches(google)) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
     process.kill()
@@ -159,8 +160,8 @@ async def test_the_deadline_cancels_and_what_the_batch_has_done_stays_held(
     tmp_path: Path, google: EndpointProcess
 ) -> None:
     """A cancelled batch shows no results, so its requests may have been billed: they are held, and asked again."""
-    google.change({"batches": {"requests_per_s": 1.0}})
-    await left_behind(tmp_path, google, lambda: google.state()["bill"]["batch"]["calls"] >= 1)
+    google.change({"batches": {"stop_after": 1}})
+    await left_behind(tmp_path, google, lambda: google.state()["bill"]["batch"]["calls"] == 1)
     async with batch_run(tmp_path, config_of(google), until=datetime.now(UTC)) as run:
         got = await run.ask(*QUESTIONS)
     assert all(isinstance(one, Reply) for one in got), got
@@ -169,11 +170,16 @@ async def test_the_deadline_cancels_and_what_the_batch_has_done_stays_held(
     agree(tmp_path, google, unknown=True)
 
 
-async def test_a_cancelled_batch_that_had_not_begun_costs_nothing(tmp_path: Path, google: EndpointProcess) -> None:
+async def test_a_cancelled_batch_that_had_not_begun_costs_nothing(
+    tmp_path: Path, google: EndpointProcess, pass_the_deadline: Callable[[], None]
+) -> None:
     google.change({"batches": {"requests_per_s": 0}})
-    until = datetime.fromtimestamp(time.time() + 2.0, UTC)
-    async with batch_run(tmp_path, config_of(google), until=until) as run:
-        got = await run.ask(*QUESTIONS)
+    async with batch_run(tmp_path, config_of(google), until=UNTIL) as run:
+        asking = asyncio.create_task(run.ask(*QUESTIONS))
+        while not batches(google):  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.02)
+        pass_the_deadline()
+        got = await asking
     assert all(isinstance(one, Reply) for one in got), got
     assert {row[2:4] for row in attempts(tmp_path)} == {("failed", "batch"), ("ok", "realtime")}
     agree(tmp_path, google)
