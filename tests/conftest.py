@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from filelock import FileLock
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from okralong.pipelines.indexing.job import IndexResult
@@ -47,6 +48,11 @@ TOKEN: Final = Path(tempfile.mkdtemp(prefix="okralong-ray-token-")) / "token"
 TOKEN.write_text(os.urandom(32).hex())
 os.environ["RAY_AUTH_TOKEN_PATH"] = str(TOKEN)
 atexit.register(shutil.rmtree, TOKEN.parent, ignore_errors=True)
+
+# Hypothesis gives an example 200 ms, and its drawing a second, which a busy machine exceeds. It would also draw other
+# examples in each run, so that a change may fail for what it has not touched.
+settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 

@@ -101,10 +101,10 @@ def test_what_has_no_value_is_refused(expression: str) -> None:
     ],
 )
 def test_what_would_cost_too_much_is_refused_at_once(expression: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ValueError, match=r"expression|evaluated|exponent"):
         evaluate(expression)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(

@@ -67,14 +67,14 @@ async def test_a_hang_gives_nothing_until_the_client_leaves(
     with pytest.raises(openai.APITimeoutError):
         await chat(client.with_options(timeout=0.5), "hello")
     assert server.bill_usd > 0
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (counts := server.state()["counts"])["in_flight"]:
             assert counts["peak_in_flight"] == 1
             await asyncio.sleep(0.02)
     start = time.monotonic()
     with pytest.raises(openai.APIConnectionError):
         await chat(client, "hello")
-    assert 0.25 < time.monotonic() - start < 5
+    assert 0.25 < time.monotonic() - start < 60
 
 
 async def test_bodies_that_are_none(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:

@@ -63,7 +63,7 @@ def test_it_does_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
         pid = int(parent.stdout.readline())
         assert is_alive(pid)
         os.kill(parent.pid, signal.SIGKILL)
-    assert gone_within(pid, 5)
+    assert gone_within(pid, 60)
 
 
 async def test_the_journal_tells_requests_apart_without_their_keys(

@@ -120,10 +120,10 @@ def test_time_is_linear_also_for_one_line_of_megabytes(unit: str) -> None:
 
 def test_a_table_beside_a_line_of_megabytes_is_found() -> None:
     text = "1,234 flour " * 500_000 + f"\n{CELL_PER_LINE}\n" + "| " * 2_000_000
-    begun = time.perf_counter()
+    begun = time.process_time()
     (found,) = find_tables(text, "doc")
     assert text[found.start_char : found.end_char] == CELL_PER_LINE
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 4
 
 
 def test_the_marks_are_well_formed() -> None:

@@ -82,7 +82,7 @@ def test_two_processes_build_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     processes = [context.Process(target=_ask, args=(answers,)) for _ in range(3)]
     for process in processes:
         process.start()
-    seen = {answers.get(timeout=20) for _ in processes}
+    seen = {answers.get(timeout=180) for _ in processes}
     for process in processes:
         process.join()
     assert len(seen) == 1
