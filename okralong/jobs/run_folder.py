@@ -96,12 +96,18 @@ def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
 
 
 def begun_alike(folder: Folder, prepared: Prepared) -> bool:
-    """Return whether the folder is this run's; False if none was begun there. Raises ConfigError if it is another's."""
+    """Return whether the folder is this run's; False if none was begun there. Raises ConfigError if it is another's.
+
+    A start that ended before its first question, such as one with an unknown model, does not bind the folder: the
+    message says to correct the config, and the same command has to accept the corrected one.
+    """
     if not folder.exists(BEGUN):
         return False
     begun = json.loads(folder.read_bytes(BEGUN))
     if begun["fingerprint"] == prepared.fingerprint:
         return True
+    if not any(folder.exists(name) for name in ("answers", "journal", "ledger")):
+        return False
     now = prepared.config.model_dump(mode="json")
     decides = ("strategy", "policy", "analyzer", "llm", "reranker", "scorer", "token_classifier", "sara")
     changed = [key for key in decides if begun["config"][key] != now[key]] or [

@@ -186,13 +186,13 @@ def test_a_run_that_cannot_reach_its_generator_spends_nothing(
         okralong.answer(sample_archive, questions, tmp_path / "dead", **dead)
     reader.key = "right"
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-key")
-    with pytest.raises(EndpointError, match="refuses the key") as refused:
-        okralong.answer(sample_archive, questions, tmp_path / "refused", **endpoint(reader))
+    with pytest.raises(EndpointError, match="refuses the key") as refused:  # a start without a call binds no folder
+        okralong.answer(sample_archive, questions, tmp_path / "dead", **endpoint(reader))
     assert "sk-wrong-key" not in str(refused.value)
     with pytest.raises(ConfigError, match="no price for the model 'llama3'"):
         okralong.answer(sample_archive, questions, tmp_path / "free", **{**endpoint(reader), "llm.model": "llama3"})
     assert reader.received == []
-    for run in ("dead", "refused", "free"):
+    for run in ("dead", "free"):
         assert not any((tmp_path / run).rglob("*.parquet"))
     assert b"sk-wrong-key" not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 

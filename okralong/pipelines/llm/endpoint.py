@@ -20,7 +20,7 @@ NO_KEY = "none"
 NEED_KEYS: Final = ("openai.com", "azure.com", "anthropic.com", "googleapis.com", "amazonaws.com", "api.aws")
 """Parts of the addresses of endpoints that refuse requests without a key."""
 
-EndpointState = Literal["ready", "down", "untrusted", "no_key", "wrong_key", "unknown_model", "unchecked"]
+EndpointState = Literal["ready", "down", "untrusted", "unusable", "no_key", "wrong_key", "unknown_model", "unchecked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ async def check_endpoint(config: EndpointConfig, address: str | None = None) -> 
     try:
         opened = open_provider(config, Connection(where, key))
     except ConfigError as error:
-        return EndpointStatus(False, "untrusted", str(error))
+        return EndpointStatus(False, "unusable", str(error))
     try:
         names = await opened.model_names()
     except Exception as error:  # an SDK raises any exception if the body is not a list of models
