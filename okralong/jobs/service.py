@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -85,29 +86,43 @@ class Service:
     async def ask(self, caller: Caller, asked: AskRequest, key: str = "") -> AsyncIterator[Event]:
         """See ``ServicePort``."""
         question = asked.to_question("question", self._limits.most_question_chars)
-        run = await self._runs.enter()
-        query_id = query_id_of(caller.name, asked, run.reading.prepared.fingerprint, key)
+        timeout_s = self._limits.timeout_s
+        deadline = time.monotonic() + timeout_s
+        run: DayRun | None = None
+        row: Mapping[str, Any] | None = None
         try:
-            doc_ids = await run.reading.scope(question)
-            while (going := self._asked.get(query_id)) is not None and going.abandoned:
-                await going.over.wait()
+            async with asyncio.timeout(timeout_s):
+                run = await self._runs.enter()
+                query_id = query_id_of(caller.name, asked, run.reading.prepared.fingerprint, key)
+                doc_ids = await run.reading.scope(question)
+                while (going := self._asked.get(query_id)) is not None and going.abandoned:
+                    await going.over.wait()
+                if going is None and (row := await run.finished(query_id)) is None:
+                    self._check_budget(run, caller)
+                    going = self._begin(run, replace(question, query_id=query_id), doc_ids)
             if going is None:
-                if (row := await run.finished(query_id)) is not None:
-                    yield await self._answer_event(run, row, replayed=True)
-                    return
-                self._check_budget(run, caller)
-                going = self._begin(run, replace(question, query_id=query_id), doc_ids)
+                assert row is not None
+                yield await self._answer_event(run, row, replayed=True)
+                return
             going.listeners += 1
             try:
-                async for event in going.listen(self._limits.timeout_s):
+                async for event in going.listen(deadline):
                     yield event
             finally:
                 going.listeners -= 1
                 if not going.listeners and not going.over.is_set():
                     going.abandoned = True
                     run.abandon(query_id)
+        except TimeoutError:
+            raise Refused(
+                504,
+                "timeout",
+                f"There is no answer after {timeout_s:g} s. Send the same request again: paid replies are kept.",
+                RETRY_S,
+            ) from None
         finally:
-            run.leave()
+            if run is not None:
+                run.leave()
 
     def _begin(self, run: DayRun, question: Question, doc_ids: tuple[str, ...]) -> InProgress:
         """Start to answer a question."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,24 @@ def runs(setup: ServiceSetup) -> list[Path]:
     return sorted(each for each in Path(setup.folder).iterdir() if each.name.startswith("20"))
 
 
+def index_another(setup: ServiceSetup) -> None:
+    """Add a document, and thereby a version."""
+    reports = Path(setup.archive).parent / "reports"
+    (reports / "new.txt").write_text("Alder Orchards grows apples. It was founded in 1951 by Ines Calder.")
+    index_plain(Path(setup.archive), reports)
+
+
+class Gate:
+    """Holds the replies of the endpoint until it is opened."""
+
+    def __init__(self) -> None:
+        self.asked, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, _: Any) -> bool:
+        self.asked.set()
+        return self.open.wait(120)
+
+
 async def test_a_restart_replays_and_a_newer_version_begins_a_run_under_the_same_cap(
     setup: ServiceSetup, endpoint_server: FakeOpenAI
 ) -> None:
@@ -79,9 +98,7 @@ async def test_a_restart_replays_and_a_newer_version_begins_a_run_under_the_same
         assert await ask(service, "What floods?") == first | {"replayed": True}
         assert (await service.cost(ADA))["tokens"]["local"]["spent_usd"] == pytest.approx(first["cost_usd"])
         assert len(endpoint_server.received) == 1
-        reports = Path(setup.archive).parent / "reports"
-        (reports / "new.txt").write_text("Alder Orchards grows apples. It was founded in 1951 by Ines Calder.")
-        index_plain(Path(setup.archive), reports)
+        index_another(setup)
         second = await ask(service, "What floods?")
         assert not second["replayed"]
         assert [run.name[10:] for run in runs(setup)] == ["", ".2"]
@@ -100,19 +117,12 @@ async def test_a_restart_replays_and_a_newer_version_begins_a_run_under_the_same
 async def test_a_client_that_leaves_while_the_run_changes_ends_nothing(
     setup: ServiceSetup, endpoint_server: FakeOpenAI
 ) -> None:
-    asked, gate = threading.Event(), threading.Event()
-
-    def held(_: Any) -> bool:
-        asked.set()
-        return gate.wait(120)
-
+    gate = Gate()
     async with running(setup) as service:
-        endpoint_server.rules = [(held, quoting)]
+        endpoint_server.rules = [(gate, quoting)]
         first = asyncio.create_task(ask(service, "What floods?"))
-        assert await asyncio.to_thread(asked.wait, 60)
-        reports = Path(setup.archive).parent / "reports"
-        (reports / "new.txt").write_text("Alder Orchards grows apples. It was founded in 1951 by Ines Calder.")
-        await asyncio.to_thread(index_plain, Path(setup.archive), reports)
+        assert await asyncio.to_thread(gate.asked.wait, 60)
+        await asyncio.to_thread(index_another, setup)
         leaves = asyncio.create_task(ask(service, "Who grows apples?"))
         while (await service.facts())["archive_version"] == 1:  # noqa: ASYNC110 - as a client sees it
             await asyncio.sleep(0.01)
@@ -121,7 +131,7 @@ async def test_a_client_that_leaves_while_the_run_changes_ends_nothing(
             await leaves
         assert not first.done()
         assert (await service.facts())["status"] == "ok"
-        asyncio.get_running_loop().call_later(0.2, gate.set)
+        asyncio.get_running_loop().call_later(0.2, gate.open.set)
         answer = await ask(service, "Who grows apples?")
         assert first.done()  # under one cap, a run begins when the one before it has ended
         assert (await first)["status"] == "answered"
@@ -130,6 +140,23 @@ async def test_a_client_that_leaves_while_the_run_changes_ends_nothing(
     assert [run.name[10:] for run in runs(setup)] == ["", ".2"]
     for run in runs(setup):
         assert Folder.of(run).read_manifest() is not None
+
+
+async def test_a_question_waits_for_the_change_of_runs_no_longer_than_for_an_answer(
+    setup: ServiceSetup, endpoint_server: FakeOpenAI
+) -> None:
+    gate = Gate()
+    endpoint_server.rules = [(gate, quoting)]
+    async with running(with_limits(setup, timeout_s=5.0)) as service:
+        first = asyncio.create_task(ask(service, "What floods?"))
+        assert await asyncio.to_thread(gate.asked.wait, 60)
+        await asyncio.to_thread(index_another, setup)
+        second = asyncio.create_task(ask(service, "Who grows apples?"))
+        for waiting in (first, second):
+            with pytest.raises(Refused, match="no answer after 5 s") as refused:
+                await waiting
+            assert refused.value.status == 504
+        gate.open.set()
 
 
 async def test_two_services_never_write_one_folder(setup: ServiceSetup, endpoint_server: FakeOpenAI) -> None:
@@ -156,13 +183,16 @@ async def test_the_cap_of_all_holds_over_the_runs_of_a_day(setup: ServiceSetup, 
 async def test_an_answer_that_takes_too_long_is_abandoned_and_its_reply_kept(
     setup: ServiceSetup, endpoint_server: FakeOpenAI
 ) -> None:
-    async with running(with_limits(setup, timeout_s=0.3)) as service:
-        endpoint_server.delay_s = 1.0
+    async with running(with_limits(setup, timeout_s=1.0)) as service:
+        endpoint_server.delay_s = 2.0
         with pytest.raises(Refused, match="no answer after") as refused:
             await ask(service, "What floods?")
         assert refused.value.status == 504
         endpoint_server.delay_s = 0.0
-        answer = await ask(service, "What floods?")  # waits for the abandoned one to end, then replays its reply
+        answer: dict[str, Any] = {}
+        while not answer:  # it waits for the abandoned one to end, then replays its reply
+            with suppress(Refused):
+                answer = await ask(service, "What floods?")
         assert answer["status"] == "answered"
     assert len(endpoint_server.received) == 1
     assert [row["status"] for row in table(Folder.of(runs(setup)[0]), "ledger")] == ["ok"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.reporting.cited import cited
-from okralong.pipelines.serving.asked import RETRY_S, Event, Refused, citation, plan_event, retrieved_spans
+from okralong.pipelines.serving.asked import Event, Refused, citation, plan_event, retrieved_spans
 
 RETRIEVALS_SHOWN: Final = 4
 """Events ``sources`` of a question, at most. # project default"""
@@ -48,9 +48,12 @@ class InProgress:
         self.over.set()
         self._wake()
 
-    async def listen(self, timeout_s: float) -> AsyncIterator[Event]:
-        """Yield all events, also earlier ones. Raises Refused if it ended with an error, or does not end in time."""
-        seen, deadline = 0, time.monotonic() + timeout_s
+    async def listen(self, deadline: float) -> AsyncIterator[Event]:
+        """Yield all events, also earlier ones, until the question ends.
+
+        Raises Refused if it ended with an error, and TimeoutError at the ``deadline`` of ``time.monotonic``.
+        """
+        seen = 0
         while True:
             changed = self._changed
             for event in self._events[seen:]:
@@ -60,15 +63,7 @@ class InProgress:
                 break
             if changed is not self._changed:
                 continue
-            try:
-                await asyncio.wait_for(changed.wait(), max(0.0, deadline - time.monotonic()))
-            except TimeoutError:
-                raise Refused(
-                    504,
-                    "timeout",
-                    f"There is no answer after {timeout_s:g} s. Send the same request again: paid replies are kept.",
-                    RETRY_S,
-                ) from None
+            await asyncio.wait_for(changed.wait(), max(0.0, deadline - time.monotonic()))
         if self._error is not None:
             raise self._error
 
