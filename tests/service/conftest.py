@@ -37,7 +37,7 @@ from tests.jobs.warm import OWN, without_ray
 MODEL: Final = "gpt-4o-2024-08-06"
 KEY: Final = "sk-of-the-service-0123456789"
 RULES: Final[list[Any]] = [(splits, "What is the revenue?\nWhat are the costs?"), (always, quoting)]
-START_S: Final = 180.0
+START_S: Final = 600.0
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Served:
     def client(self, name: str = "ada") -> httpx2.Client:
         """A client that wants final answers."""
         headers = self.headers(name, Accept="application/json")
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=60)
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=180)
 
     @property
     def run(self) -> Path:
