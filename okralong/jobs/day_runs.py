@@ -16,7 +16,7 @@ from okralong.actors.local_models import LoadedModels
 from okralong.jobs.day_run import DayRun, Reading, days_folder, spent_usd
 from okralong.pipelines.archive.versions import Location, latest_version
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import OkraError
+from okralong.pipelines.core.types import EndpointError, OkraError
 from okralong.pipelines.llm.shared_budget import SharedBudget
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig
@@ -36,6 +36,12 @@ SAMPLE: Final = "What is it?"
 def prepared_for(archive: str, config: RunConfig) -> Prepared:
     """Check archive and config, and return a run without questions. Raises OkraError."""
     return replace(prepare(archive, [SAMPLE], config), questions=[], unscoped=[], order=())
+
+
+def unavailable(why: str) -> Refused:
+    """Log why a run cannot be used, and return the error for the client, without the paths of this machine."""
+    logger.error("The run of the day cannot be used: %s", why)
+    return Refused(503, "unavailable", "The service cannot write its answers now; its log has the reason.", RETRY_S)
 
 
 class DayRuns:
@@ -134,8 +140,10 @@ class DayRuns:
             if self._run is None:
                 try:
                     self._run = await self._opened(day)
-                except (OkraError, OSError) as error:
+                except EndpointError as error:
                     raise Refused(503, "unavailable", str(error), RETRY_S) from error
+                except (OkraError, OSError) as error:
+                    raise unavailable(str(error)) from error
             return self._run
 
     async def _newest_reading(self) -> Reading:

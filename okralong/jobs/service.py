@@ -16,9 +16,9 @@ from typing import Any, Self
 
 from okralong.actors.planner import Stop
 from okralong.jobs.day_run import DayRun
-from okralong.jobs.day_runs import DayRuns
+from okralong.jobs.day_runs import DayRuns, unavailable
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import Question, QuestionError
+from okralong.pipelines.core.types import EXIT_BROKEN, Question, QuestionError
 from okralong.pipelines.llm.shared_budget import Share
 from okralong.pipelines.reporting.cited import cited
 from okralong.pipelines.run.config import RunConfig
@@ -140,6 +140,8 @@ class Service:
                     return
                 ended = await run.answer(question, doc_ids, steps.watch)
             if isinstance(ended, Stop):
+                if ended.exit_code == EXIT_BROKEN:
+                    raise unavailable(ended.message)
                 raise Refused(503, "unavailable", ended.message, RETRY_S)
             row = ended if ended is not None else await run.finished(question.query_id)
             if row is None:

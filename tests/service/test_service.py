@@ -159,13 +159,16 @@ async def test_a_question_waits_for_the_change_of_runs_no_longer_than_for_an_ans
         gate.open.set()
 
 
-async def test_two_services_never_write_one_folder(setup: ServiceSetup, endpoint_server: FakeOpenAI) -> None:
+async def test_two_services_never_write_one_folder(
+    setup: ServiceSetup, endpoint_server: FakeOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
     short = {"llm": setup.config.llm.model_copy(update={"window": 64_000})}  # its answers are of another set-up
     other = replace(setup, config=setup.config.model_copy(update=short))
     async with running(setup), running(other) as second:
-        with pytest.raises(Refused, match="okralong service") as refused:
+        with pytest.raises(Refused, match="its log has the reason") as refused:
             await ask(second, "What floods?")
         assert refused.value.status == 503
+        assert "an okralong service" in caplog.text
     assert endpoint_server.received == []
     async with running(other) as second:
         assert (await ask(second, "What floods?"))["status"] == "answered"
@@ -214,12 +217,16 @@ async def test_an_endpoint_that_is_gone_leaves_search_and_a_503(
         assert (await ask(service, "What floods?"))["status"] == "answered"
 
 
-async def test_a_run_whose_disk_was_full_is_opened_anew(setup: ServiceSetup, endpoint_server: FakeOpenAI) -> None:
+async def test_a_run_whose_disk_was_full_is_opened_anew(
+    setup: ServiceSetup, endpoint_server: FakeOpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running(setup) as service:
         first = await ask(service, "What floods?")
-        with no_room(), pytest.raises(Refused, match="cannot be written") as refused:
+        with no_room(), pytest.raises(Refused, match="its log has the reason") as refused:
             await ask(service, "Who makes things?")
         assert refused.value.status == 503
+        assert setup.folder not in str(refused.value)
+        assert f"The run folder {runs(setup)[0]} cannot be written" in caplog.text
         assert (await ask(service, "Who makes things?"))["status"] == "answered"
         assert await ask(service, "What floods?") == first | {"replayed": True}
         spent = (await service.cost(ADA))["service"]["spent_usd"]

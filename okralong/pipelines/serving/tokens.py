@@ -147,7 +147,8 @@ def add_token(path: Path, name: str, daily_usd: float, requests_per_minute: int)
     text = f"{before.rstrip()}\n{written}"
     parse_config(TokenFile, text, str(path))  # whatever the file had behind its tokens
     fresh = path.with_name(f".{path.name}.new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    fresh.unlink(missing_ok=True)  # a killed process may have left one, which others could read
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     fresh.replace(path)
