@@ -54,7 +54,7 @@ def report(
     )
     say_line(console, f"written: {written[0]}")
     if more := len(written) - 1:
-        say_line(console, f"and {counted(more, 'file')} with tables and pictures in the folder of the same name")
+        say_line(console, f"and {counted(more, 'file')} of its tables and charts in the folder of the same name")
 
 
 def write_report(

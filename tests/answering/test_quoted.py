@@ -42,7 +42,7 @@ def test_the_sentence_about_the_question_is_quoted(
     text: str, doc_id: str, language: str, question: str, answer: str
 ) -> None:
     found = quoted(question, shown(text, doc_id), language)
-    assert (found.status, found.answer) == ("answered", answer)
+    assert (found.status, found.answer, found.replied_by) == ("answered", answer, ("statement-rules",))
     (source,) = found.citations
     assert text[source.start_char - 100 : source.end_char - 100] == source.quote == answer
 
@@ -55,10 +55,10 @@ def test_a_typed_answer_is_the_value_of_the_sentence() -> None:
     assert (found.value.value, found.value.currency) == ("2150000", "EUR")
     several = quoted("Wie hoch war der Umsatz der Turmuhren?", passages, "de", money)
     assert (several.status, several.citations) == ("unanswerable", ()), "the row has two values"
-    assert "the question is in German" in several.error
+    assert "The question is in German" in several.error
 
 
 def test_nothing_shared_is_no_answer() -> None:
     found = quoted("Welche Patente?", shown(GERMAN, "nordhafen"), "de")
     assert found.status == "unanswerable"
-    assert "Name a model by llm" in found.error
+    assert "Name one that knows it under llm" in found.error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
@@ -60,7 +60,7 @@ def mcp_server(service: ServicePort, caller: Caller | None = None) -> MCPServer[
         with _refusals(notes):
             found = await service.search(_asked(question=query, doc_ids=doc_ids or [], where=where), count)
         lines = [
-            f"{each['document']}, {each['place'] or 'start'} (score {each['score']:.3f}):\n{each['text']}"
+            f"{each['document']}, {each['place'] or _offset(each)} (score {each['score']:.3f}):\n{each['text']}"
             for each in found
         ]
         return _result("\n\n".join(lines) or "Nothing was found.", {"found": found})
@@ -103,6 +103,10 @@ def mcp_server(service: ServicePort, caller: Caller | None = None) -> MCPServer[
         return _result("\n".join([head, *lines]), page)
 
     return server
+
+
+def _offset(found: Mapping[str, Any]) -> str:
+    return f"from character {found['start_char']:,}"
 
 
 def _asked(**given: Any) -> AskRequest:

@@ -23,6 +23,7 @@ from okralong.pipelines.answering.support import units
 from okralong.pipelines.archive.terms import analyze_query
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Passage
+from okralong.pipelines.statements.cited import BY_RULES
 
 
 class Quoted(Reader):
@@ -63,15 +64,16 @@ def quoted(question: str, shown: Sequence[Passage], language: str, wanted: Answe
         return sum(1 / held[term] for term in (there & asked) - names[passage.doc_id])
 
     best = max(range(len(every)), key=weight, default=None)
-    why = f"The models of this run know English, and the question is in {language_name(language)}. Name a model by llm."
+    asked_in = language_name(language)
+    why = f"The question is in {asked_in}, and the models of this run know English. Name one that knows it under llm."
+    refused = Answer("unanswerable", UNANSWERABLE, context=tuple(shown), error=why, replied_by=(BY_RULES,))
     if best is None or not weight(best):
-        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown), error=why)
+        return refused
     passage, span, _ = every[best]
     source = cited(passage, *span)
-    found = Answer("answered", " ".join(source.quote.split()), (source,), context=tuple(shown))
+    said = " ".join(source.quote.split())
+    found = Answer("answered", said, (source,), context=tuple(shown), replied_by=(BY_RULES,))
     if wanted == TEXT:
         return found
     typed = with_value(question, wanted, found)
-    if typed.status == "answered":
-        return typed
-    return Answer("unanswerable", UNANSWERABLE, (), context=tuple(shown), error=why)
+    return typed if typed.status == "answered" else refused
