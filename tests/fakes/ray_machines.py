@@ -83,20 +83,20 @@ class RayMachines:
 
     def _start(self, name: str, *words: str, labels: str, cpus: int) -> None:
         before = {process.pid for process in marked(self.mark)}
-        ports = [
-            word
-            for each in ("dashboard-agent-listen", "dashboard-agent-grpc", "runtime-env-agent", "metrics-export")
-            for word in (f"--{each}-port", str(_free_port()))
-        ]
-        command = [str(Path(sys.executable).with_name("ray")), "start", *words, *ports, "--block", "--labels", labels]
+        command = [str(Path(sys.executable).with_name("ray")), "start", *words, "--block", "--labels", labels]
         command += ["--num-cpus", str(cpus), "--object-store-memory", str(STORE_BYTES)]
         # A disk of its own for each: a machine unpacks a job's code anew, and would do so under the others' imports.
         command += ["--temp-dir", str(self._folder / name)]
         command += ["--min-worker-port", "0", "--max-worker-port", "0", "--node-ip-address", "127.0.0.1"]
         for _ in range(STARTS):
+            ports = [  # others each time: between its choice and its use a port may be taken
+                word
+                for each in ("dashboard-agent-listen", "dashboard-agent-grpc", "runtime-env-agent", "metrics-export")
+                for word in (f"--{each}-port", str(_free_port()))
+            ]
             with (self._folder / f"{name}.log").open("wb") as log:
                 started = subprocess.Popen(
-                    command, env=self.environment, stdout=log, stderr=log, start_new_session=True
+                    [*command, *ports], env=self.environment, stdout=log, stderr=log, start_new_session=True
                 )
             self._started.append(started)
             deadline = time.monotonic() + START_S

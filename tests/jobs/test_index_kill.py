@@ -19,10 +19,11 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_STOPPED
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.conftest import CHECKOUT
+from tests.faults.processes import MARK, marked
 
 pytestmark = pytest.mark.slow
 
-FILES_BEFORE_KILL = 6
+FILES_BEFORE_KILL = 4
 MOST_LOST = 0.05
 """Of the texts of the job, those that may be embedded twice: the issue's bound."""
 
@@ -33,7 +34,8 @@ def _job(folder: Path) -> subprocess.Popen[str]:
     config = folder / "index.yaml"
     config.write_text(yaml.safe_dump({"granularities": [40, 64]}))
     ours = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")} | {
-        "PYTHONPATH": str(CHECKOUT)
+        "PYTHONPATH": str(CHECKOUT),
+        MARK: str(folder),
     }
     command = [sys.executable, "-m", "okralong.jobs.cli", "index", str(folder / "archive")]
     command += ["--from", str(folder / "reports"), "--config", str(config)]
@@ -49,7 +51,7 @@ def _end(job: subprocess.Popen[str], archive: Path, files: int, by: signal.Signa
             time.sleep(0.02)
     finally:
         job.send_signal(by)
-        said, _ = job.communicate()
+        said, _ = job.communicate(timeout=300)
     assert latest_version(Folder.of(archive)) is None
     return " ".join(said.split())
 
@@ -68,7 +70,10 @@ def test_a_killed_index_job_recomputes_under_a_twentieth(ray_cluster: None, tmp_
     archive, config = tmp_path / "archive", tmp_path / "index.yaml"
     _end(_job(tmp_path), archive, FILES_BEFORE_KILL, signal.SIGKILL)
     vectors = Folder.of(archive)
-    time.sleep(3)  # its workers notice that it is gone
+    deadline = time.monotonic() + 120
+    while any("Map" in one.title for one in marked(str(tmp_path))):  # those that read and embed
+        assert time.monotonic() < deadline, "its workers notice that it is gone"
+        time.sleep(0.1)
     (encoder,) = (name.removeprefix("encoder=") for name in vectors.at(VECTORS).names())
     store = VectorStore.of(vectors, encoder)
     held = sum(len(store.keys(number)) for number in store.numbers())
