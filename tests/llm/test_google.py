@@ -163,6 +163,7 @@ def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) 
 
 
 HOSTILE: dict[str, Any] = {
+    "nothing": None,
     "a list": [],
     "no candidates": {"candidates": [], "usageMetadata": {"promptTokenCount": 9}},
     "no usage": {"candidates": [{"content": {"parts": [{"text": "Yes"}]}, "finishReason": "STOP"}]},
@@ -190,9 +191,9 @@ async def test_each_odd_reply_is_one_request_with_one_row(
 
     async def generate(request: web.Request) -> web.Response:
         requests.append(request.path)
-        text = json.dumps(HOSTILE[name])
+        text = json.dumps(HOSTILE[name]) if name != "nothing" else ""
         if request.path.endswith(":streamGenerateContent"):
-            return web.Response(text=f"data: {text}\r\n\r\n", content_type="text/event-stream")
+            return web.Response(text=f"data: {text}\r\n\r\n" if text else "", content_type="text/event-stream")
         return web.Response(text=text, content_type="application/json")
 
     app = web.Application()
@@ -206,8 +207,10 @@ async def test_each_odd_reply_is_one_request_with_one_row(
             if name in ("no usage", "an impossible usage", "to be continued"):
                 assert (await client.complete("q", "generate", "generate", ask("Hello"))).text == "Yes"
             else:
-                with pytest.raises((ReplyError, CallFailed)):
+                with pytest.raises((ReplyError, CallFailed)) as caught:
                     await client.complete("q", "generate", "generate", ask("Hello"))
+                assert "no reason" not in str(caught.value)
+                assert "/v1" not in str(caught.value)
     finally:
         await runner.cleanup()
     assert len(requests) == len(rows(tmp_path, "ledger")) == 1

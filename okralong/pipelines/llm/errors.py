@@ -221,11 +221,16 @@ class ErrorResponse:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What messages say of a request's endpoint: base URL, model, and the environment variable with the key."""
+    """What messages say of a request's endpoint.
+
+    ``endpoint`` is its base URL, ``form`` how base URLs of its kind look, and ``key_env`` the environment variable with
+    the key.
+    """
 
     endpoint: str
     model: str
     key_env: str
+    form: str = "which usually ends in /v1"
 
 
 def without_key(text: str, key: str) -> str:
@@ -306,10 +311,10 @@ def _not_a_completion(error: NoCompletion, asked: Asked, key: str) -> ApiError:
         if error.page:
             message = (
                 f"{asked.endpoint} sent a web page in place of a reply ({said}). A proxy or a login page may answer "
-                "for it: check llm.base_url, which usually ends in /v1, and the variables HTTPS_PROXY and NO_PROXY."
+                f"for it: check llm.base_url, {asked.form}, and the variables HTTPS_PROXY and NO_PROXY."
             )
         elif error.elsewhere:
-            message += " Check llm.base_url, which usually ends in /v1."
+            message += f" Check llm.base_url, {asked.form}."
         return ApiError("unknown", 200, message, retry=True)
     body = _without_keys(error.told, key)
     codes = TOO_LONG | NO_CREDIT | FILTERED | NO_MODEL
@@ -392,7 +397,7 @@ def by_status(error: ErrorResponse, asked: Asked) -> ApiError:
     if status in (404, 405):
         return endpoints(
             f"{endpoint} does not know the address of chat requests, or not the model {model!r} ({status}: {said}). "
-            f"{_RIGHT_AZURE if 'azure' in endpoint else _RIGHT_ADDRESS}, or llm.model."
+            f"{_RIGHT_AZURE if 'azure' in endpoint else f'Correct llm.base_url, {asked.form}'}, or llm.model."
         )
     if status in (400, 413, 422) and (codes & TOO_LONG or _PROMPT_TOO_LONG.search(body.words)):
         return questions(
@@ -421,7 +426,6 @@ def by_status(error: ErrorResponse, asked: Asked) -> ApiError:
     return questions(f"{endpoint} refused the request ({status}: {said}).", body if status in (400, 422) else None)
 
 
-_RIGHT_ADDRESS: Final = "Correct llm.base_url, which usually ends in /v1"
 _RIGHT_AZURE: Final = "Correct llm.base_url, which ends with the host at Azure, or llm.api_version"
 
 

@@ -316,7 +316,7 @@ class RealtimeCalls:
 
     def _given_up(self, api_errors: Sequence[ApiError]) -> Exception:
         """Return the exception to raise after the last round without a reply."""
-        tries = f"Tried {self._config.max_attempts} times."
+        tries = "Tried once." if self._config.max_attempts == 1 else f"Tried {self._config.max_attempts} times."
         if all(api_error.whose == "endpoint" for api_error in api_errors):
             return EndpointError(f"{self._why(api_errors)} {tries}")
         if self._exhausted >= GIVE_UP_AFTER:

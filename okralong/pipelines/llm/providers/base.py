@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.llm.completion import Bounds, Received
-from okralong.pipelines.llm.config import EndpointConfig
+from okralong.pipelines.llm.config import PROVIDERS, EndpointConfig
 from okralong.pipelines.llm.errors import ApiError, Asked
 from okralong.pipelines.llm.providers.fields import RequestFields, WireFields
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
@@ -78,7 +78,9 @@ class Provider(ABC):
     @property
     def asked(self) -> Asked:
         """What messages say of the endpoint."""
-        return Asked(self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env)
+        asked = Asked(self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env)
+        official = PROVIDERS[self.endpoint.provider].base_url
+        return replace(asked, form=f"such as {official}") if official else asked
 
     @abstractmethod
     async def aclose(self) -> None:

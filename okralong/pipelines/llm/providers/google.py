@@ -160,7 +160,7 @@ class GoogleProvider(Provider):
             return await receive(_Body(headers, _once(text.encode())), bounds, count, GeminiDialect()), headers
         events = await self.api.models.generate_content_stream(model=model, contents=contents, config=config)
         lines = _lines(cast(AsyncGenerator[types.GenerateContentResponse, None], events))
-        first = await anext(lines)  # an error response is raised here
+        first = await anext(lines, b"")  # an error response is raised here
         response = LAST_RESPONSE.get()
         headers = {} if response is None else dict(response.headers)
         try:
