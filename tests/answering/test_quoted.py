@@ -58,6 +58,16 @@ def test_a_typed_answer_is_the_value_of_the_sentence() -> None:
     assert "The question is in German" in several.error
 
 
+def test_the_year_of_a_title_is_no_amount() -> None:
+    report = "LUMIÈRE DU NORD SA : RAPPORT ANNUEL 2023\n\nElle vend des lampes à Paris, en euros."
+    passages = shown(report, "rapport-2023")
+    question = "Quel était le chiffre d'affaires de Lumière du Nord en 2023 ?"
+    assert quoted(question, passages, "fr").answer.endswith("ANNUEL 2023")
+    assert quoted(question, passages, "fr", AnswerType.of("money")).status == "unanswerable"
+    counted = shown("Die Zahl der Mitarbeiter betrug 2.023.", "bericht")
+    assert quoted("Wie viele Mitarbeiter?", counted, "de", AnswerType.of("number")).answer.endswith("2.023.")
+
+
 def test_nothing_shared_is_no_answer() -> None:
     found = quoted("Welche Patente?", shown(GERMAN, "nordhafen"), "de")
     assert found.status == "unanswerable"

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from okralong.pipelines.answering.answer_types import TEXT, AnswerType, with_value
+from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType, with_value
 from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.languages import language_name
@@ -24,6 +24,7 @@ from okralong.pipelines.archive.terms import analyze_query
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Passage
 from okralong.pipelines.statements.cited import BY_RULES
+from okralong.pipelines.statements.table_words import is_year
 
 
 class Quoted(Reader):
@@ -76,4 +77,7 @@ def quoted(question: str, shown: Sequence[Passage], language: str, wanted: Answe
     if wanted == TEXT:
         return found
     typed = with_value(question, wanted, found)
+    value = typed.value.value if typed.value is not None else ""
+    if wanted.kind in AMOUNTS and is_year(value) and value in said:  # "RAPPORT ANNUEL 2023" states no amount
+        return refused
     return typed if typed.status == "answered" else refused
