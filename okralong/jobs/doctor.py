@@ -21,6 +21,7 @@ from okralong.pipelines.core.wording import counted
 
 if TYPE_CHECKING:
     from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig, LlmConfig
+    from okralong.pipelines.run.config import RunConfig
 
 PACKAGES = ("ray", "torch", "transformers", "peft", "sentence-transformers", "pyarrow", "bm25s", "openai", "okralong")
 LEAST_FREE_GB = 5
@@ -76,6 +77,15 @@ def _tried(name: str, check: Callable[[], str]) -> Finding:
         return Finding(name, True, check())
     except OkraError as error:
         return Finding(name, False, "cannot be used", str(error))
+
+
+def _method(settings: RunConfig) -> str:
+    """Return the strategy and the policy of a config. Raises ConfigError if there is no such one."""
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.methods.registry import FullPolicy, describe
+
+    describe(settings.strategy, load_config(FullPolicy, settings.policy))
+    return f"strategy {settings.strategy}, policy {settings.policy}"
 
 
 def _packages() -> Finding:
@@ -163,7 +173,7 @@ def _endpoint(config: str, ask: bool) -> Iterator[Finding]:
     except OkraError as error:
         yield Finding("config", False, f"{config} cannot be used", str(error))
         return
-    yield Finding("config", True, f"{config}: strategy {settings.strategy}, policy {settings.policy}")
+    yield _tried("config", lambda: f"{config}: {_method(settings)}")
     yield _tried("reader", lambda: _reader(settings.llm))
     if settings.llm.base_url == EMBEDDED:
         yield _tried("endpoint", lambda: _embedded_answers(settings.llm))

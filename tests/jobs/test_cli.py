@@ -90,3 +90,8 @@ def test_doctor_finds_what_is_there_and_what_is_not(
     assert "cannot be reached" in said
     assert "FAIL archive" in said
     assert "Run okralong index" in said
+    config.write_text(text.replace("strategy: okralong ", "strategy: okra_lang ", 1))
+    code, said = call(monkeypatch, capsys, "doctor", "--config", config)
+    assert code == 2
+    assert "FAIL config" in said
+    assert "There is no strategy" in said
