@@ -14,19 +14,25 @@ LINEAR = 3 * TIMES
 
 
 def growth(work: Callable[[int], object], size: int) -> float:
-    """Processor seconds of ``work(TIMES * size)`` over those of ``work(size)``, the least of three tries each."""
-    return _least(work, TIMES * size) / _least(work, size)
+    """Processor seconds of ``work(TIMES * size)`` over those of ``work(size)``, the least of up to three tries each.
+
+    The longer one is tried again only where it seems not to be linear, since a try takes up to seconds.
+    """
+    short = min(_seconds(work, size) for _ in range(3))
+    long = _seconds(work, TIMES * size)
+    for _ in range(2):
+        if long < LINEAR * short:
+            break
+        long = min(long, _seconds(work, TIMES * size))
+    return long / short
 
 
-def _least(work: Callable[[int], object], size: int) -> float:
-    spent = []
-    for _ in range(3):
-        gc.collect()
-        gc.disable()  # its time depends on what earlier tests left in memory
-        try:
-            begun = time.process_time()
-            work(size)
-            spent.append(time.process_time() - begun)
-        finally:
-            gc.enable()
-    return max(min(spent), 1e-4)
+def _seconds(work: Callable[[int], object], size: int) -> float:
+    gc.collect()
+    gc.disable()  # its time depends on what earlier tests left in memory
+    try:
+        begun = time.process_time()
+        work(size)
+        return max(time.process_time() - begun, 1e-4)
+    finally:
+        gc.enable()
