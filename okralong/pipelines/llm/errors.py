@@ -221,7 +221,7 @@ class ErrorResponse:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What messages say of a request's endpoint.
+    """The description of a request's endpoint for messages.
 
     ``endpoint`` is its base URL, ``form`` how base URLs of its kind look, and ``key_env`` the environment variable with
     the key.

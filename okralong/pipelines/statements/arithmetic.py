@@ -67,7 +67,7 @@ _REPORTS_OF: Final = re.compile(
     r"(?P<asks>.+?)(?=\s+(?:in|for)\s+(?:19|20)\d\d)",
     re.IGNORECASE,
 )
-"""Whose reports state the measure, before the question: "According to the two annual reports of Alder, what was"."""
+"""An introduction that names the reports: "According to the two annual reports of Alder, what was"."""
 _WORKED_OUT: Final = re.compile(
     rf"\b(?:{_MOVED}|sum|ratio|average|mean|proportion|percent\w*|combined)\b|%", re.IGNORECASE
 )

@@ -46,18 +46,18 @@ class Asked:
 
     @property
     def counts(self) -> bool:
-        """Whether a number of shares is wanted."""
+        """True if the question asks for a number of shares."""
         others = {"per", "price", "value", "income", "cost", "proceed", "equity"}
         return "share" in self.words and not self.words & others
 
     @property
     def percent(self) -> bool:
-        """Whether a percentage is wanted."""
+        """True if the question asks for a percentage."""
         return self.kind == "percent"
 
     @property
     def per_share(self) -> bool:
-        """Whether an amount per share is wanted."""
+        """True if the question asks for an amount per share."""
         return "share" in self.words and "per" in self.words
 
 
@@ -117,7 +117,7 @@ _ASKED_OF: Final = re.compile(
     rf"|attributable\b|,?\s?{TIME_PHRASE}(?:$|[?;:.!(]))",
     re.IGNORECASE,
 )
-"""What may follow the line item in a question about its total."""
+"""Words that may follow the line item in a question about its total."""
 
 
 def line_item_of(question: str) -> LineItem | None:
@@ -237,7 +237,7 @@ MEASURES: Final = frozenset(
         ),
     ]
 )
-"""Words that make another measure of an item. They must stand in the row's label: "cost of software revenue"."""
+"""Words that turn an item into another measure. The row's label must have them: "cost of software revenue"."""
 _PROPER: Final = re.compile(r"(?<![.?!]\s)\b(?:[A-Z]|\w*\d)[\w&.-]*")
 """A word of a name."""
 _OWNER: Final = re.compile(

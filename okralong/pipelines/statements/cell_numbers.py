@@ -47,7 +47,7 @@ _AFTER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Separators:
-    """How a table writes numbers: its decimal separator ("." or ","), or "" if it is not known.
+    """The number format of a table: its decimal separator ("." or ","), or "" if unknown.
 
     ``both`` means that cells contradict each other; ``groups`` that some cell separates thousands; ``blanks`` that
     blanks do so.

@@ -238,7 +238,7 @@ class _Candidate:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the cell says that there is no value."""
+        """True if the cell is printed without a value."""
         return self.cell is not None and not any(each.isdigit() for each in self.cell.text)
 
 

@@ -1,4 +1,4 @@
-"""Decide which dollar "$" is in a document: the one that its statements are said to be in, or that of its country."""
+"""Decide which dollar "$" is in a document: that of its statements as the document names it, or that of its country."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def own_dollar(text: str) -> str:
 
 
 _CLEARLY: Final = 2
-"""One dollar is a document's if it is said to be so many times as often as another. project default"""
+"""A document's dollar is the one that it names at least this many times as often as any other. project default"""
 _COVER: Final = 20_000
 """Characters in which a report for the SEC names its form. project default"""
 _SHORT: Final = 50_000

@@ -66,7 +66,7 @@ _ID: Final = re.compile(r"[a-z][a-z\d_]+(?!\()\b")
 
 
 class Entry(Settings):
-    """An entry of ``line_items.yaml``; see ``LineItem``. "{a|b} c" in ``names`` stands for "a c" and "b c"."""
+    """An entry of ``line_items.yaml``; see ``LineItem``. "{a|b} c" in ``names`` is short for "a c" and "b c"."""
 
     id: str = Field(pattern=r"^[a-z][a-z\d_]+$")
     names: list[str] = Field(min_length=1)
@@ -132,7 +132,7 @@ def line_items() -> dict[str, LineItem]:
 
 
 def _expanded(written: str) -> Iterator[str]:
-    """Iterate over the names that "{a|b} c" stands for: "a c" and "b c"."""
+    """Yield the names for which "{a|b} c" is short: "a c" and "b c"."""
     parts = [part.split("|") for part in re.split(r"[{}]", written)]
     return (" ".join("".join(chosen).split()) for chosen in product(*parts))
 

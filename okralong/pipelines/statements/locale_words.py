@@ -185,7 +185,7 @@ def _currencies(locale: Locale, words: Words) -> dict[str, str]:
 
 
 def alternatives(words: Iterable[str]) -> str:
-    """Return a pattern of any of the words, longer ones first; a space stands for any white space."""
+    """Return a pattern of any of the words, longer ones first; a space in a word matches any white space."""
     longest = sorted(set(words), key=len, reverse=True)
     return "|".join(re.escape(word).replace(r"\ ", r"\s") for word in longest) or "(?!)"
 

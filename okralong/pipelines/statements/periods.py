@@ -40,7 +40,7 @@ NO_AMOUNT: Final = re.compile(
 YEAR: Final = re.compile(r"(?<![\w.,$€£/-])(?:19|20)\d\d(?![\w%]|[.,]\d|-\d)")
 
 DATE_YEAR: Final = re.compile(YEAR.pattern.replace("(?:19|20)", "(?:1[6-9]|20)"))
-"""A year that can stand for a date, including old ones such as the founding of a company."""
+"""A year given as a date, including old ones such as the founding of a company."""
 
 
 _BLOCK: Final = 20_000

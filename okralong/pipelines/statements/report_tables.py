@@ -1,4 +1,4 @@
-"""What the tables of a report are: statements, notes or tables of the parent, with the meaning of each column.
+"""Classify the tables of a report as statements, notes or tables of the parent, and interpret their columns.
 
 Not in the paper.
 """
@@ -24,7 +24,7 @@ PER_SHARE: Final = re.compile(r"\bper\s(?:\w+\s){0,3}(?:shares?|units?|ads|adss?
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the heads of a column say: its time, whose figures they are, and whether they are others than amounts."""
+    """The meaning of a column by its heads: time, owner of the figures, and whether they are amounts."""
 
     time: Time
     words: Words

@@ -27,7 +27,7 @@ from okralong.pipelines.statements.table_words import (
 _MOST_HEAD_ROWS: Final = 12
 """Rows of heads. # project default"""
 _LONGEST_HEAD: Final = 200
-"""Characters of a head; a longer text in a cell is none. # project default"""
+"""The longest text of a cell, in characters, that may be a head. # project default"""
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ def _between(rows: Sequence[RawRow], first: int, end: int) -> list[RawRow]:
 
 
 def _joined(row: RawRow) -> RawRow:
-    """Join the parts of a figure that stand in cells of their own: "$", "1,204" and ")"."""
+    """Join the parts of a figure that have separate cells: "$", "1,204" and ")"."""
     out: list[TableCell] = []
     for cell in row.cells:
         before = out[-1] if out else None

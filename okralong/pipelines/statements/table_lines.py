@@ -329,7 +329,7 @@ def _has_years(level: Sequence[Piece]) -> bool:
 
 
 def _one_level(levels: list[list[Piece]], n: int) -> list[list[Piece]]:
-    """Join heads that stand in lines of their own, each with its year: "June 30, 2024" above "June 30, 2023".
+    """Join heads on separate lines, each with its year: "June 30, 2024" above "June 30, 2023".
 
     Spans between them stand above those that follow.
     """

@@ -31,9 +31,9 @@ _NOTHING: Final = re.compile(
 _YEAR: Final = re.compile(rf"(?:19|20)\d\d(?:\s?[/{_MINUS}]\s?(?:\d\d){{1,2}})?\s?[AEF]?{_MARKS}")
 _DATE: Final = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}-\d\d(?:-\d\d)?")
 SIGN: Final = re.compile(_CURRENCY)
-"""A currency sign or code that may stand in a cell of its own."""
+"""A currency sign or code that may have a separate cell."""
 CLOSING: Final = re.compile(r"\)\s?%?|%\s?\)?|\]")
-"""The end of a figure that may stand in a cell of its own."""
+"""The end of a figure that may have a separate cell."""
 MARK: Final = re.compile(
     r"(?:\([\da-z]{1,2}\)|\[[\da-z]{1,2}\]|[*\u2020\u2021#]{1,3}|[\u00b9\u00b2\u00b3\u2070-\u2079]+)"
 )
@@ -152,7 +152,7 @@ def unit_in(text: str) -> tuple[int, int] | None:
 
 
 def is_unit(text: str) -> bool:
-    """Return whether a text is nothing but a unit."""
+    """Return whether a text consists of a unit."""
     plain = text.strip()
     if len(plain) > 160 or is_number(plain):
         return False

@@ -21,7 +21,7 @@ from okralong.pipelines.statements.periods import forms_of
 Result = Literal["agrees", "differs", "no fact"]
 
 MONTHS: Final[Mapping[int, range]] = {12: range(350, 381), 9: range(259, 288), 6: range(166, 197), 3: range(80, 101)}
-"""The days of a period of so many months: fiscal years have 52 or 53 weeks, quarters 12 to 14. project default"""
+"""The lengths of periods in days, by months: fiscal years have 52 or 53 weeks, quarters 12 to 14. project default"""
 _OUTFLOW: Final = re.compile(r"^(?:Payments|Repayments)|Cost|Expense|Paid|Repurchase|Dividend|Provision|TaxBenefit")
 """Concepts whose amounts are tagged as positive and printed with either sign. project default"""
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -66,7 +66,7 @@ class TaggedFact:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What is known of the document of an amount: the end of its period, its fiscal year and quarter, its accession."""
+    """Metadata of an amount's document: the end of its period, its fiscal year and quarter, its accession."""
 
     period_end: str = ""
     fiscal_year: str = ""
@@ -237,6 +237,6 @@ class CompanyFacts:
 
 
 def plain_cik(cik: str) -> str:
-    """Return a company's CIK in the ten digits of a file's name, "" if it is none."""
+    """Return a company's CIK in the ten digits of a file's name, "" if ``cik`` is invalid."""
     digits = re.sub(r"(?i)^cik", "", cik.strip())
     return digits.zfill(10) if re.fullmatch(r"\d{1,10}", digits) else ""

@@ -44,7 +44,7 @@ class Stated:
 
     @property
     def scale(self) -> str:
-        """The only scale of money, or "" if there is none or several."""
+        """The only scale of money, or "" if the text states no scale or several."""
         words = {scale for scale, _ in self.scales}
         return words.pop() if len(words) == 1 else ""
 
@@ -195,7 +195,7 @@ _IN_FULL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """A scale in a statement, with the currency beside it, and whether it is said of shares, or of money too."""
+    """A scale in a statement, with the currency beside it, and whether it applies to shares, or to money too."""
 
     word: str
     currency: str

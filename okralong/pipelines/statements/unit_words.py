@@ -27,7 +27,7 @@ AMOUNT_EACH: Final = re.compile(
     r"|\b\d[\d.,]{0,12}\s?(?:cents?|pence|[cp])\sper\s(?:[\w-]+\s){0,2}share\b",
     re.IGNORECASE,
 )
-"""What a label such as "Dividends declared ($0.20 per share)" says of one share; its cells are in the table's unit."""
+"""An amount per share within a label: "Dividends declared ($0.20 per share)". The cells are in the table's unit."""
 MAYBE_PER_UNIT: Final = re.compile(r"^\W*(?:(?:basic|diluted|and)\W*)+$|\bprices?\b|\bpar\svalue\b", re.IGNORECASE)
 STATEMENTS: Final = re.compile(
     r"\bfinancial\s+(?:statements|position)\b|\bbalance\s+sheets?\b|\bcash\s+flows?\b|\bstatements?\s+of\s|\bincome\s+statement"

@@ -58,7 +58,7 @@ from okralong.pipelines.statements.unit_words import (
 
 T = TypeVar("T")
 Kind = Literal["money", "percent", "per unit", "shares", "count", ""]
-"""What a cell counts. "per unit" is money per share, tonne or day; "" is unknown, mostly money."""
+"""The kind of a cell's number. "per unit" is money per share, tonne or day; "" is unknown, mostly money."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _figures(document: _Same[Document]) -> dict[Decimal, set[str]]:
 
 
 def _without_scales(around: str) -> str:
-    """Remove scales that notes state for all amounts: tables of other things than money stand in documents, too."""
+    """Remove scales that notes state for all amounts, since documents also have tables without money."""
     near, _, notes = around.rpartition(_BETWEEN)
     kept = []
     for line in notes.split("\n"):
@@ -209,7 +209,7 @@ _NEAREST: Final = re.compile(
     r"\bnearest\s(?:(?:whole|Australian|Canadian|one|hundred)\s)?(dollar|euro|pound|thousand|million|ten|\S*000)",
     re.IGNORECASE,
 )
-"""What a document says that its amounts are rounded to."""
+"""A statement of the unit to which a document's amounts are rounded."""
 _DOLLAR_IS: Final = "$ is "
 """Begins the note of what "$" means in a document."""
 _IN_FULL: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:[,.'\u2019\u00a0 ]\d{3}){2,}(?![\d])")
@@ -244,7 +244,7 @@ _NUMBER: Final = re.compile(r"(?<![\d.,])\d[\d.,]*\d(?![\d.,])")
 _SAMPLED: Final = 300_000
 """Characters of a document whose numbers are looked at. project default"""
 _CLEARLY: Final = 20
-"""One decimal separator is a document's if it is so many times as frequent as the other. project default"""
+"""A document's decimal separator is at least this many times as frequent as the other. project default"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -387,7 +387,7 @@ class _Reader:
 
     @cached_property
     def _are_percents(self) -> bool:
-        """Whether the table's unit is percent: "(%)", "in %", "percent of sales"."""
+        """True if the table's unit is percent: "(%)", "in %", "percent of sales"."""
         return any(
             _has(PERCENT, place) and not (told.scales or told.currencies or told.excepted)
             for place, told in zip((self._table.stub, self._table.unit), self._own, strict=False)
@@ -483,7 +483,7 @@ class _Reader:
         return {scale for levels in self._table.heads for each in levels for scale in stated(each[:_LONGEST]).scales}
 
     def _is_in_full(self, column: int, digits: int) -> bool:
-        """Return whether an amount of a column has so many digits, or six and two decimals, that it is in units."""
+        """Return whether an amount of a column has too many digits, or six and two decimals, to be in thousands."""
         if (column, digits) not in self._proofs:
             self._proofs[column, digits] = any(
                 len(str(abs(int(number.digits)))) >= (_DIGITS_WITH_CENTS if number.places == 2 else digits)
@@ -495,7 +495,7 @@ class _Reader:
 
     @cached_property
     def is_financial(self) -> bool:
-        """Return whether a note on all amounts holds: the table stands in the statements and counts no shares."""
+        """True if a note on all amounts applies to the table: it belongs to the statements and counts no shares."""
         top = self._around.split(_BETWEEN)[1:2]
         if not any(STATEMENTS.search(each[:_HEAD_OF_PAGE]) for each in [self._table.title, *top]):
             return False
@@ -630,7 +630,7 @@ def _significant(number: Decimal) -> str:
 
 
 def _is_in_full(number: Printed) -> bool:
-    """Return whether a number has so many digits that it is in units."""
+    """Return whether a number has too many digits to be in thousands or millions."""
     return len(str(abs(int(number.digits)))) >= _DIGITS_IN_FULL
 
 

@@ -126,7 +126,7 @@ class AnthropicProvider(StainlessProvider):
     def permit_tokens(self, prompt_tokens: int, max_tokens: int) -> int:
         """Return the tokens that a request takes from the limit of input tokens.
 
-        Input and output have limits of their own. A reply counts as the share of the input limit that it takes of the
+        Input and output have separate limits. A reply counts as the share of the input limit that it takes of the
         output limit, so that neither is exceeded.
         """
         if not self._input_per_output:
@@ -205,7 +205,7 @@ def _before_question(messages: Sequence[Message]) -> str | None:
 def _effort(request: LlmRequest, model: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the fields ``thinking`` and ``output_config`` for the requested effort, {} to send none.
 
-    Versions differ in how they are told not to think (https://platform.claude.com/docs/en/build-with-claude/thinking).
+    Each version turns thinking off in a different way (https://platform.claude.com/docs/en/build-with-claude/thinking).
     """
     effort, generation = request.reasoning_effort, claude_generation(model)
     if effort is None:
@@ -342,7 +342,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _delta_of_block(block: object) -> dict[str, Any]:
-    """Return the part of a chat message that a content block stands for."""
+    """Return a content block as part of a chat message."""
     told = _mapping(block)
     kind = str(told.get("type"))
     if kind == "text":

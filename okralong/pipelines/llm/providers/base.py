@@ -65,19 +65,19 @@ class Failure:
 
 
 class Provider(ABC):
-    """An open endpoint. Its SDK makes no attempts of its own, because each attempt needs a ledger row."""
+    """An open endpoint. Its SDK never retries, because each attempt needs a ledger row."""
 
     wire: ClassVar[WireFields] = WireFields()
     request_id_header: ClassVar[str] = "x-request-id"
     caches_on_request: ClassVar[bool] = False
-    """Whether a prefix is cached only if the request asks for it."""
+    """True if a prefix is cached only on request."""
 
     def __init__(self, endpoint: EndpointConfig, key: str) -> None:
         self.endpoint, self.key = endpoint, key
 
     @property
     def asked(self) -> Asked:
-        """What messages say of the endpoint."""
+        """The description of the endpoint for messages."""
         asked = Asked(self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env)
         official = PROVIDERS[self.endpoint.provider].base_url
         return replace(asked, form=f"such as {official}") if official else asked
@@ -126,7 +126,7 @@ class Provider(ABC):
 
     @abstractmethod
     def error_headers(self, error: Exception) -> Mapping[str, str]:
-        """Return the headers of the error response that ``error`` stands for, {} if there was none."""
+        """Return the headers of the error response behind ``error``, {} without a response."""
 
     def rate_limits(
         self,

@@ -1,6 +1,6 @@
 """Google's Gemini API on the SDK ``google-genai``.
 
-The SDK sends requests of its own accord in four ways, each of which would be paid for without a ledger row: it retries
+The SDK sends requests unasked in four ways, each of which would be paid for without a ledger row: it retries
 errors, repeats a request whose connection broke (unless ``retry_options`` are set), continues a reply that ended with
 CONTINUATION, and calls functions. All four are turned off.
 
