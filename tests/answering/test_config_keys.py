@@ -39,7 +39,7 @@ def has_line(key: str, text: str) -> bool:
 
 @pytest.mark.parametrize(
     ("model", "files"),
-    [(RunConfig, ["answer.yaml", "prices.yaml"]), (Policy, ["policy/paper.yaml", "policy/default.yaml"])],
+    [(RunConfig, ["answer.yaml", "prices.yaml", "serve.yaml"]), (Policy, ["policy/paper.yaml", "policy/default.yaml"])],
 )
 def test_every_key_has_a_line(model: type[BaseModel], files: list[str]) -> None:
     text = "".join(map(shipped_config, files))
