@@ -10,9 +10,10 @@ import pytest
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import check_endpoint
-from okralong.pipelines.llm.errors import ApiError
+from okralong.pipelines.llm.errors import ApiError, Asked
 from okralong.pipelines.llm.providers.base import Connection
-from okralong.pipelines.llm.providers.openai import classify, open_client
+from okralong.pipelines.llm.providers.openai import open_client
+from okralong.pipelines.llm.providers.stainless import classify
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
 
@@ -76,10 +77,10 @@ async def test_a_request_that_was_never_sent_is_told_from_one_that_may_have_been
                     await client.models.list()
         finally:
             server.close()
-        return classify(caught.value, url, "m", "OPENAI_API_KEY", "k")
+        return classify(openai, caught.value, Asked(url, "m", "OPENAI_API_KEY"), "k")
 
     gone, closed, slow = await met(None), await met(closes), await met(sleeps)
-    late = classify(TimeoutError(), "http://a/v1", "m", "OPENAI_API_KEY", "k")
+    late = classify(openai, TimeoutError(), Asked("http://a/v1", "m", "OPENAI_API_KEY"), "k")
     assert (late.status, late.timed_out, late.retry) == ("unknown", True, True)
     assert [(each.status, each.timed_out) for each in (gone, closed, slow)] == [
         ("failed", False),

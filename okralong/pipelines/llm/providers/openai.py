@@ -17,7 +17,6 @@ import openai
 
 from okralong.pipelines.llm.completion import name_of
 from okralong.pipelines.llm.config import EndpointConfig
-from okralong.pipelines.llm.errors import ApiError, Asked
 from okralong.pipelines.llm.providers.base import (
     MOST_NAMED,
     BatchApi,
@@ -29,7 +28,6 @@ from okralong.pipelines.llm.providers.base import (
 )
 from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.providers.stainless import StainlessProvider, open_http
-from okralong.pipelines.llm.providers.stainless import classify as classify_by
 from okralong.pipelines.llm.records import Call
 from okralong.pipelines.llm.request import LlmRequest, prefix_key
 
@@ -62,11 +60,6 @@ def open_client(config: EndpointConfig, connection: Connection) -> openai.AsyncO
 def open_provider(config: EndpointConfig, connection: Connection, prompt_cache: str) -> OpenAiProvider:
     """Open an endpoint; see ``endpoint.open_provider``."""
     return OpenAiProvider(config, connection.key, open_client(config, connection), prompt_cache)
-
-
-def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
-    """Classify an exception of the ``openai`` package. Any other exception after sending counts as "unknown"."""
-    return classify_by(openai, error, Asked(endpoint, model, key_env), key)
 
 
 class OpenAiProvider(StainlessProvider):
