@@ -17,7 +17,6 @@ import itertools
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -114,7 +113,7 @@ def _service(folder: Path, archive: Path, config: Path) -> Iterator[tuple[str, s
             time.sleep(0.5)
         yield found[0], process
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()  # a command in the background may ignore SIGINT
         process.wait(120)
 
 
