@@ -210,7 +210,7 @@ def _asked_in(
         async with paid_client(config, served, folder, cap) as (client, _):
             try:
                 return await ask(client, config.concurrency)
-            except* Exception as group:
+            except ExceptionGroup as group:
                 raise group.exceptions[0] from None
 
     try:

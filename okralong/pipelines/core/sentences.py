@@ -46,7 +46,7 @@ _ORDINAL_LANGUAGES: Final = frozenset(
 _ORDINAL: Final = re.compile(r"(?<![\w.,])(?:\d{1,2}|[IVX]{1,4})\Z")
 
 _SENTENCE_END: Final = re.compile(
-    r"(?<![.!?])[.!?]++(?:[ \u00a0\u202f]?\u00bb)?+[\"'\u201d\u2019)\]]{0,3}+(?:\s++|(?=[A-Z]))"
+    r"(?<![.!?])[.!?]++(?>(?:[ \u00a0\u202f]?\u00bb)?)[\"'\u201d\u2019)\]]{0,3}+(?:\s++|(?=[A-Z]))"
 )
 """Possessive and matched only at the start of a run of marks, so that a table of contents with long dots stays linear.
 """

@@ -315,7 +315,7 @@ MOST_REPEATS: Final = 5
 """A line repeated more often is the head of a page or form, not a heading. # project default"""
 _NO_END: Final = ".!,;\u3002\uff01\uff0c\uff1b\u2026"
 _UNCASED: Final = re.compile("[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
-_LINE_END: Final = re.compile(r"\n(?:[^\S\n]*\n)*+")
+_LINE_END: Final = re.compile(r"\n(?>(?:[^\S\n]*\n)*)")
 _SLOTS: Final = 1 << 16
 Span = tuple[int, int]
 _NONE: Final[Span] = (sys.maxsize, sys.maxsize)

@@ -122,7 +122,7 @@ If the passages do not hold it: So the answer is: unanswerable"""
 SO_FAR: Final = "\n\nReasoning so far: "
 """The text between the question and the sentences written so far."""
 
-_CONCLUSION: Final = re.compile(r"\banswer(?:\s+is\b(?:\s*+:)?+|\s*+:)\s*(.*)", re.IGNORECASE | re.DOTALL)
+_CONCLUSION: Final = re.compile(r"\banswer(?:\s+is\b(?>(?:\s*+:)?)|\s*+:)\s*(.*)", re.IGNORECASE | re.DOTALL)
 """The words that introduce the answer. IRCoT and FLARE both use "answer is" (Trivedi et al. 2023, 3.1; FLARE's
 exemplars). Models trained on our other prompts write "Answer:"."""
 

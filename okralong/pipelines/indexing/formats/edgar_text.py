@@ -9,7 +9,7 @@ from okralong.pipelines.indexing.documents import Blocks, RawDocument, Source, n
 
 _PAGE: Final = re.compile(r"^[ \t]*<PAGE>[ \t]*(\d{0,6})[^\n]*$", re.MULTILINE)
 _MARK: Final = re.compile(r"</?(?:TABLE|CAPTION|FN|R|S|C|P|B|I|U|TEXT)>")
-_ONLY_MARKS: Final = re.compile(rf"^(?:[ \t]*{_MARK.pattern})++[ \t]*\n?", re.MULTILINE)
+_ONLY_MARKS: Final = re.compile(rf"^(?>(?:[ \t]*{_MARK.pattern})+)[ \t]*\n?", re.MULTILINE)
 _NOTE: Final = re.compile(r"</?F(\d{1,3})>")
 _ENTITY: Final = re.compile(r"&(amp|lt|gt|quot|apos|nbsp|#\d{1,7});")
 _ENTITIES: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'", "nbsp": " "}

@@ -14,7 +14,7 @@ _HEAD_CHARS: Final = 20_000
 _IS_XHTML: Final = re.compile(
     r"^\s*<\?xml\s|\bxmlns(?::\w+)?\s*=\s*[\"'](?:http://www\.w3\.org/1999/xhtml|[^\"']*inlineXBRL)"
 )
-_CLOSED: Final = re.compile(r"""<([A-Za-z][\w:.-]*+)((?:[^<>"'/]|"[^"<]*+"|'[^'<]*+'|/(?!>))*+)/>""")
+_CLOSED: Final = re.compile(r"""<([A-Za-z][\w:.-]*+)((?>(?:[^<>"'/]|"[^"<]*+"|'[^'<]*+'|/(?!>))*))/>""")
 _EMPTY_WORDS: Final = "area base br col embed hr img input link meta param source track wbr"
 _EMPTY_TAGS: Final = frozenset(_EMPTY_WORDS.split())
 

@@ -315,7 +315,7 @@ def _is_tiny(size: str) -> bool | None:
 
 # Style sheets.
 
-_COMMENT: Final = re.compile(r"/\*(?:[^*]|\*(?!/))*+(?:\*/|$)")
+_COMMENT: Final = re.compile(r"/\*(?>(?:[^*]|\*(?!/))*)(?:\*/|$)")
 _MEDIA_WIDTH: Final = re.compile(r"(min|max)-width\s*:\s*([\d.]+)\s*(px|em|rem)?")
 
 
