@@ -311,6 +311,7 @@ class _RunHere:
             reserve_bytes=reserve_bytes(sum(one.max_in_flight for one in endpoints), llm.longest_reply),
             watches=[] if telemetry is None else [CallTelemetry(telemetry)],
             budget=start.budget,
+            trust_usage=llm.trust_usage,
         )
         self._closed = False
         try:

@@ -27,6 +27,7 @@ from okralong.jobs import (
     failures,
     index,
     model,
+    repair,
     report,
     serve,
     session,
@@ -244,6 +245,7 @@ app.add_typer(archive.archive_app, name="archive")
 app.command("submit")(submit)
 app.command("show")(show.command)
 app.command("failures")(failures.failures)
+app.command("repair")(repair.repair)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.command("diff")(diff.diff)

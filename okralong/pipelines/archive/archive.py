@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.failures import read_failures
 from okralong.pipelines.archive.files import CompressedRows, granularity_folder, table_folders
@@ -324,8 +323,7 @@ class DocumentStore:
 
     def _read(self, doc_id: str, name: str, columns: list[str]) -> dict[str, Any]:
         # Read the ids first and then texts in batches, so that few documents are in memory even if many share a file.
-        with self.archive.at("documents").open(name) as file:
-            parquet = pq.ParquetFile(file)
+        with self.archive.at("documents").parquet(name) as parquet:
             for group in range(parquet.num_row_groups):
                 left = pc.index(parquet.read_row_group(group, ["doc_id"])["doc_id"], doc_id).as_py()
                 if left < 0:

@@ -19,6 +19,7 @@ from okralong.pipelines.core.tokens import tokenizer_digest
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.rate_limit import Limits
+from okralong.pipelines.llm.usage import LARGEST_WINDOW, Trust
 from okralong.pipelines.models.merged_model import Reader, find_reader
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
@@ -357,7 +358,9 @@ class GeneratorConfig(EndpointConfig):
     - ``service_tier``: "flex" is the cheaper, slower tier in real time, with the settings ``flex``. "standard" is the
       regular tier, null the account's default.
     - ``stream``: with "auto", replies are requested as streams, so that one that ignores its limit can be aborted,
-      until the endpoint refuses to stream or states no usage. With "never", replies are never streamed.
+      until the endpoint refuses to stream. With "never", replies are never streamed.
+    - ``trust_usage``: what to do with a reply whose usage exceeds ``window``. null books as many tokens as the window
+      has and stops the run, true books what the endpoint reports, and false counts all tokens here.
 
     Once the endpoint refuses a sampling field, later requests leave it out. If it refuses the name of the field that
     limits a reply, later requests use the other name.
@@ -366,7 +369,7 @@ class GeneratorConfig(EndpointConfig):
     base_url: BaseUrl = EMBEDDED
     model: str = "SmolLM2-135M-Instruct"
     endpoints: list[EndpointConfig] = Field(default_factory=list)
-    window: Annotated[int, Field(ge=256, le=10_000_000)] = 8192
+    window: Annotated[int, Field(ge=256, le=LARGEST_WINDOW)] = 8192
     tokenizer: str = "o200k_base"
     max_completion_tokens: CompletionLimits = CompletionLimits()
     max_tokens_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "auto"
@@ -388,6 +391,7 @@ class GeneratorConfig(EndpointConfig):
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 6
     stream: Literal["auto", "never"] = "auto"
+    trust_usage: bool | None = None
     mode: Literal["realtime", "batch"] = "realtime"
     batch: BatchConfig = BatchConfig()
 
@@ -519,6 +523,11 @@ class GeneratorConfig(EndpointConfig):
             raise ConfigError(f"There is no role {role!r} in llm.max_completion_tokens. Roles are {roles}.")
         limit, thought = self.max_completion_tokens.of(role), self.room_for_thought
         return limit + thought if thought or at_most is None else min(limit, at_most)
+
+    @property
+    def trust(self) -> Trust:
+        """How far the usage of replies is believed."""
+        return Trust(self.window, self.trust_usage)
 
     @property
     def longest_reply(self) -> int:

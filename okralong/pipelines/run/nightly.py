@@ -151,7 +151,7 @@ class Night:
         """Read the night in ``place``; None if it has none."""
         if not place.exists(NIGHT):
             return None
-        known = json.loads(place.read_bytes(NIGHT))
+        known = place.read_json(NIGHT)
         return cls(**known | {"due": tuple(known["due"])})
 
     def write(self, place: Folder) -> None:
@@ -210,7 +210,7 @@ class Current:
     @classmethod
     def read(cls, folder: Folder) -> Self:
         """Read ``folder``, which may not exist."""
-        begun = json.loads(folder.read_bytes(BEGUN)) if folder.exists(BEGUN) else {}
+        begun = folder.read_json(BEGUN) if folder.exists(BEGUN) else {}
         documents = folder.at(DOCUMENTS_FOLDER).read_tables(KNOWN_DOCUMENTS)
         return cls(
             folder,

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from okralong.pipelines.core.tokens import CountTokens
-from okralong.pipelines.llm.completion import Bounds, CutOff, Dialect, Received, receive
+from okralong.pipelines.llm.completion import CutOff, Dialect, Received, receive
 from okralong.pipelines.llm.config import EndpointConfig
 from okralong.pipelines.llm.error_body import plain_words, read_error, shortened
 from okralong.pipelines.llm.errors import (
@@ -22,6 +22,7 @@ from okralong.pipelines.llm.errors import (
 )
 from okralong.pipelines.llm.network import bound_error_page, check_proxy, trust
 from okralong.pipelines.llm.providers.base import CHECK_TIMEOUT_S, Connection, Failure, Provider
+from okralong.pipelines.llm.usage import Bounds
 
 RAW: Final = {"X-Stainless-Raw-Response": "stream"}
 """The header with which the SDK returns a response with its headers and its unread body."""
