@@ -313,9 +313,7 @@ class NightJob:
         ended = ", ".join(f"{count:,} {status}" for status, count in sorted(result.statuses.items()))
         self._say(f"asked: {ended}")
         if result.stopped:
-            self._say(
-                "The night's budget is used up. Questions that are over_budget are asked the next night.", "yellow"
-            )
+            self._say(f"{result.stopped} Questions that are over_budget are asked the next night.", "yellow")
         self._done("answer", exit_code=self._at_least(result.exit_code), notes={"statuses": result.statuses})
 
     def _diff(self) -> None:
@@ -392,7 +390,7 @@ class NightJob:
         """
         cells = restored(self.place.read_bytes(NOTIFICATIONS)) if self.place.exists(NOTIFICATIONS) else {}
         left = int((self.night.notes.get("statuses") or {}).get("over_budget") or 0)
-        over = f"The night's budget is used up. {counted(left, 'question')} will be asked the next night."
+        over = f"The night's budget did not suffice for {counted(left, 'question')}, to be asked the next night."
         table = f"{self._location(self.place)}/{DIFFERENCES}.html"
         untrusted = str(self.night.notes.get("untrusted") or "")
         report = Report(self.night.name, cells, "", over if left else "", untrusted, table)

@@ -305,6 +305,32 @@ async def test_a_refusal_before_the_first_token_is_charged_by_its_usage() -> Non
     assert (raw.reply.usage, raw.counted_here, raw.refusal) == (Usage(22, 5, 0, 0, 7), False, "This could enable harm.")
 
 
+@pytest.mark.parametrize(
+    ("begun", "ended", "booked"),
+    [
+        ({"cache_read_input_tokens": -700}, {"output_tokens": 20}, (785, 20)),
+        ({"cache_creation_input_tokens": -(10**30)}, {"output_tokens": 20}, (785, 20)),
+        ({"cache_read_input_tokens": 3000}, {"output_tokens": -20}, (3785, 2)),
+        ({"cache_read_input_tokens": "many"}, {"output_tokens": 4000}, (785, 4000)),
+    ],
+)
+async def test_a_wrong_part_of_a_usage_lowers_no_other(
+    begun: dict[str, Any], ended: dict[str, Any], booked: tuple[int, int]
+) -> None:
+    usage = {"input_tokens": 785, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 1}
+    start = {"type": "message_start", "message": {"model": MODEL, "usage": usage | begun}}
+    raw = await _read(start, _text("Two words"), _ended("end_turn", ended), {"type": "message_stop"})
+    assert (raw.reply.usage.prompt_tokens, raw.reply.usage.completion_tokens) == booked
+    assert ("cannot be true" in raw.note) == any(
+        isinstance(each, int) and each < 0 for each in (begun | ended).values()
+    )
+
+
+async def test_an_endless_usage_is_booked_up_to_the_window_and_needs_a_decision() -> None:
+    raw = await _read(_begun(), _text("Two words"), _ended("end_turn", {"output_tokens": 10**30}))
+    assert (raw.reply.usage.prompt_tokens, raw.reply.usage.completion_tokens, raw.undecided) == (22, 8192, True)
+
+
 async def test_a_stream_without_the_usage_of_its_end_is_counted_here() -> None:
     raw = await _read(_begun(), _text("Two words"), _ended("end_turn", {}), {"type": "message_stop"})
     assert (raw.counted_here, raw.reply.usage.completion_tokens) == (True, count_tokens("Two words"))

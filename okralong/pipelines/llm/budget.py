@@ -244,6 +244,11 @@ class Budget:
         """Return whether a call is reserved or held as unknown."""
         return key in self._calls or key in self._unknown
 
+    def held_usd(self, key: CallKey) -> float:
+        """Return the US dollars that are held for a call in flight or of unknown outcome; 0 for others."""
+        call = self._calls.get(key)
+        return (self._unknown.get(key, 0) if call is None else call.held) / PICO
+
     def in_doubt(self, key: CallKey) -> bool:
         """Return whether a call is held as unknown."""
         return key in self._unknown

@@ -246,7 +246,7 @@ def _loaded(body: bytes | str) -> Any:
 
 def read_integer(digits: str) -> float:
     """Parse a JSON integer. One too large for any table becomes infinite, as 1e400 does."""
-    return int(digits) if len(digits) <= 18 else math.inf
+    return int(digits) if len(digits) <= 18 else float(f"{digits[:1].strip('0123456789')}inf")
 
 
 def _first(completion: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -211,7 +211,7 @@ class RunLedger:
         await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch", call.most_usd)
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
             self._calls[call.key] = replace(call, body="{}")  # the request is in the journal
-            body = intent_body(call)
+            body = intent_body(self._reserved_in_full(call))
             self._log.append_step(JournalRow(call.query_id, call.path, "request", body, call.sample, call.request_hash))
             self._tell(lambda watch: watch.intended(call))
         try:
@@ -234,6 +234,7 @@ class RunLedger:
         step: JournalRow | None = None
         if outcome.status == "unknown":
             self._budget.hold_unknown(call.key)
+            outcome = replace(outcome, cost_usd=self._reserved_in_full(call).reserved_usd)
         else:
             self._budget.settle(call.key, outcome.cost_usd, overlong=outcome.overlong)
         if outcome.status in USED:
@@ -358,7 +359,8 @@ class RunLedger:
             return
         for key, call in self._calls.items():
             self._budget.hold_unknown(key)
-            self._log.append("ledger", ledger_row(unknown(call, "the run was closed while this call was in flight")))
+            lost = unknown(self._reserved_in_full(call), "the run was closed while this call was in flight")
+            self._log.append("ledger", ledger_row(lost))
         self._calls.clear()
         self._closed = True
         if self._absorbing is not None:
@@ -400,12 +402,17 @@ class RunLedger:
                 self._budget.settle(key, 0.0)
         late = self._budget.close(query_id)
         for key in late:
-            lost = unknown(self._calls.pop(key), "the question ended while this call was in flight")
+            call = self._reserved_in_full(self._calls.pop(key))
+            lost = unknown(call, "the question ended while this call was in flight")
             self._log.append("ledger", ledger_row(lost))
         for waiter in self._waiting:
             waiter.ended = waiter.ended or waiter.query_id == query_id
         self._wake_waiting()
         return bool(late)
+
+    def _reserved_in_full(self, call: Call) -> Call:
+        """Return the call with all that the budget holds for it: after an ignored limit, more than its own reserve."""
+        return replace(call, reserved_usd=max(call.reserved_usd, self._budget.held_usd(call.key)))
 
     def _wake_waiting(self) -> None:
         """Wake all that wait for room in the budget."""
