@@ -21,7 +21,6 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     Analysis,
@@ -36,7 +35,6 @@ from okralong.pipelines.core.types import (
     Usage,
 )
 from okralong.pipelines.sara.artifact import ArrayCompressor
-from okralong.pipelines.statements.outline import outline_of
 
 COMPLETION_LIMIT: Final = 512  # project default
 """Tokens of the window that are kept free for a reply."""
@@ -218,10 +216,6 @@ class Lookup:
     def named(self, query: str) -> dict[str, float]:
         """See ``Tools``."""
         return {} if self.scope_size < 2 else self.retrievals.archive.names.named(query, self.doc_ids)
-
-    async def outline(self, doc_id: str) -> Sequence[OutlineNode]:
-        """See ``Retriever``."""
-        return outline_of(self.retrievals.archive.document(doc_id))
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
         """See ``Tools``."""

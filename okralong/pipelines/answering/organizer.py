@@ -7,8 +7,6 @@ with its reason in words, so that users see what they pay for.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from okralong.pipelines.answering.languages import language_name
 from okralong.pipelines.answering.policy import Policy, ScopePolicy
 from okralong.pipelines.core.languages import ENGLISH
@@ -82,16 +80,6 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool, langua
         escalate_under=0.0 if again is None else again.under,
         escalate_to=None if again is None else again.to,
     )
-
-
-def choosing_sections(plan: Plan, policy: Policy) -> Plan:
-    """Return ``plan`` with the call in which the generator chooses sections, if the policy has one."""
-    if policy.sections.by != "generator":
-        return plan
-    reason = (
-        f"the generator chooses up to {counted(policy.sections.most, 'section')} by title → their chunks rank higher"
-    )
-    return replace(plan, sections=(), reasons=(*plan.reasons, reason))
 
 
 def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:

@@ -131,24 +131,6 @@ class RerankPolicy(Settings):
     follow: Annotated[int, Field(ge=0, le=10)] = 0
 
 
-class SectionsPolicy(Settings):
-    """Ranking by the sections of documents (``answering/sections.py``). Not in the paper.
-
-    The scores of chunks in exhibits, certifications, signatures, tables of contents and boilerplate are multiplied by
-    ``lower`` (1: as others), unless the question asks for such a section. If ``by`` is "code", the ``most`` sections
-    whose titles fit the question best raise their chunks, each by up to ``weight`` times the best score; those among
-    the first ``candidates`` chunks of their documents become candidates. If ``by`` is "generator", the methods
-    ``okralong`` and ``okralong_precise`` ask the generator once per question for up to ``most`` sections
-    (``answering/choose_sections.py``); without a usable reply, and elsewhere, it is as "code".
-    """
-
-    lower: Annotated[float, Field(gt=0, le=1)] = 1.0
-    by: Literal["none", "code", "generator"] = "none"
-    most: Annotated[int, Field(ge=1, le=20)] = 3
-    weight: Weight = 0.3
-    candidates: Count = 200
-
-
 class ReadPolicy(Settings):
     """Answering without the generator, if the run lets the cross-encoder answer (``reranker.answers``).
 
@@ -256,14 +238,13 @@ class FullTextPolicy(Settings):
     fallback_count: Count
 
 
-REMOVED: Final[dict[str, Any]] = {
+_FORMER: Final[dict[str, Any]] = {
     "doubt": {"below": 0.0, "workflow": "linear"},
     "line_items.types": [],
     "line_items.count": 2,
     "step.carry": "passages",
 }
-"""Keys that a policy file may no longer set: they were off in every shipped policy and gained nothing when measured
-(``docs/results.md``). These values are still part of fingerprints, so that fingerprints stay the same."""
+"""Values of removed keys (``core.config.REMOVED_KEYS``) that fingerprints include, so that these stay the same."""
 
 
 class Policy(Settings):
@@ -287,7 +268,6 @@ class Policy(Settings):
     step: StepPolicy
     full_text: FullTextPolicy
     rerank: RerankPolicy = RerankPolicy()
-    sections: SectionsPolicy = Field(default=SectionsPolicy(), exclude_if=lambda given: given == SectionsPolicy())
     read: ReadPolicy = ReadPolicy()
     line_items: LineItemsPolicy = LineItemsPolicy()
     over_documents: OverDocumentsPolicy = OverDocumentsPolicy()
@@ -312,18 +292,9 @@ class Policy(Settings):
     def identity(self) -> dict[str, Any]:
         """Return the parts of the policy that a run's fingerprint includes."""
         content = self.model_dump(mode="json")
-        for key, value in REMOVED.items():
+        for key, value in _FORMER.items():
             section, _, name = key.partition(".")
             content[section] = content[section] | {name: value} if name else value
-        return content
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_removed(cls, content: Any) -> Any:
-        for key in REMOVED if isinstance(content, dict) else ():
-            section, _, name = key.partition(".")
-            if section in content and (not name or name in (content[section] or {})):
-                raise ConfigError(f"{key} was removed, because it gained nothing. Delete it from the policy.")
         return content
 
     @model_validator(mode="after")

@@ -13,13 +13,11 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from okralong.pipelines.answering import sections
 from okralong.pipelines.answering.analyzers.words import STOP_WORDS
 from okralong.pipelines.answering.policy import FusionPolicy
 from okralong.pipelines.answering.rerank import rerank, stretched
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Retriever, Tools
-from okralong.pipelines.core.outline import FoundSection
 from okralong.pipelines.core.types import Candidates, Chunk, Hit, Plan, RetrieverScores
 
 
@@ -35,7 +33,7 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     """
     weights = plan.exact_weight, plan.semantic_weight
     k = max(plan.candidates, plan.count)
-    fused, _ = await _ranked(tools, step, query, plan.granularity, k, weights, plan.neighbour_weight, plan.sections)
+    fused, _ = await _ranked(tools, step, query, plan.granularity, k, weights, plan.neighbour_weight)
     selection = tools.policy.selection
     if selection.method == "none":
         return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
@@ -73,7 +71,6 @@ async def _ranked(
     k: int,
     weights: tuple[float, float],
     neighbours: float = 0.0,
-    chosen: Sequence[FoundSection] | None = None,
 ) -> tuple[list[Hit], Candidates]:
     """Return the ranked chunks after fusion, boosts and reranking, and the results of both retrievers."""
     fusion = tools.policy.fusion
@@ -89,11 +86,9 @@ async def _ranked(
     if fusion.named is not None and meant:
         there = await tools.retrieve(f"{step}/named", query, granularity=granularity, k=k, doc_ids=sorted(meant))
         fused = boost_by_named(fused, fuse_by(fusion, there, *weights), meant, fusion.named.weight)
-    ranking = await sections.Ranking.of(tools, step, query, names_in(query), fused, meant)
-    fused = await ranking.raised(fused, granularity, chosen)
     if granularity <= tools.policy.rerank.largest:
         fused = await rerank(tools, f"{step}/rerank", query, fused)
-    return ranking.lowered(fused), found
+    return fused, found
 
 
 _ALL: Final = 10**9

@@ -224,7 +224,6 @@ def _documents_table(documents: Sequence[Document]) -> pa.Table:
             "metadata": sorted(document.metadata.items()),
             "sections": [asdict(section) for section in document.sections],
             "facts": [asdict(fact) for fact in document.facts] or None,
-            "outline": None if document.outline is None else [asdict(node) for node in document.outline],
             "cover": sorted(read_cover(document.text, document.title, document.facts).metadata().items()),
             "language": document.language or detect(document.text),
         }

@@ -1,0 +1,32 @@
+"""Archives of earlier releases whose files hold what is no longer written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.core.schemas import DOCUMENTS
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.indexing.documents import RawDocument
+from okralong.pipelines.indexing.job import index_here
+from okralong.pipelines.indexing.maintenance import purge
+from tests.archives.nights import CONFIG, encoder, made_up
+
+
+def test_an_archive_with_trees_of_sections_is_read_indexed_and_purged(tmp_path: Path) -> None:
+    raw = [RawDocument(name, made_up(name), f"{name}.txt") for name in "abc"]
+    index_here(str(tmp_path), raw[:2], CONFIG, encoder())
+    node = {"title": "PART I", "level": 1, "role": "body", "start": 0, "end": 9, "page": ""}
+    for path in (tmp_path / "documents").iterdir():
+        table = pq.read_table(path)
+        trees = pa.array([[node]] * len(table))
+        table = table.add_column(DOCUMENTS.names.index("cover"), "outline", trees)
+        pq.write_table(table.replace_schema_metadata(DOCUMENTS.metadata), path, compression="zstd")
+    assert Archive.open(tmp_path).document("a").text == raw[0].text
+    archive = index_here(str(tmp_path), raw, CONFIG, encoder())
+    assert archive.doc_ids() == ["a", "b", "c"]
+    purge(Folder.of(tmp_path), "a")
+    assert [Archive.open(tmp_path).document(name).text for name in "bc"] == [each.text for each in raw[1:]]
