@@ -27,8 +27,8 @@ def test_a_file_is_laid_over_the_shipped_one() -> None:
     told = {"model": "m", "max_completion_tokens": limits, "stop": ["END"], "window": 4096}
     assert mine.llm == shipped.llm.model_copy(update=told)
     assert mine == shipped.model_copy(update={"llm": mine.llm, "budget_usd": 3.0, "tags": {"team": "north"}})
-    index = parse_config(IndexConfig, "granularities: [256]\ndense: {index: hnsw}", "mine.yaml")
-    assert (index.granularities, index.dense.index, index.dense.recall) == ([256], "hnsw", 0.99)
+    index = parse_config(IndexConfig, "granularities: [256]\ndense: {index: ivf}", "mine.yaml")
+    assert (index.granularities, index.dense.index, index.dense.recall) == ([256], "ivf", 0.99)
 
 
 def test_a_file_that_was_whole_before_is_read_as_before() -> None:
@@ -61,7 +61,10 @@ def test_one_file_is_for_the_night_and_the_service(tmp_path: Path) -> None:
         parse_config(RunConfig, "serve: {timeout: 60.0}", "mine.yaml")
 
 
-SHIPPED: dict[str, tuple[type[Settings], str]] = {"llm": (RunConfig, "answer.yaml")}
+SHIPPED: dict[str, tuple[type[Settings], str]] = {
+    "llm": (RunConfig, "answer.yaml"),
+    "dense": (IndexConfig, "index.yaml"),
+}
 """The model and the shipped file of removed keys, by their first part; others are keys of the policy."""
 
 

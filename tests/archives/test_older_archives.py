@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.schemas import DOCUMENTS
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import index_here
 from okralong.pipelines.indexing.maintenance import purge
@@ -30,3 +32,20 @@ def test_an_archive_with_trees_of_sections_is_read_indexed_and_purged(tmp_path: 
     assert archive.doc_ids() == ["a", "b", "c"]
     purge(Folder.of(tmp_path), "a")
     assert [Archive.open(tmp_path).document(name).text for name in "bc"] == [each.text for each in raw[1:]]
+
+
+def test_an_archive_with_graphs_of_vectors_is_purged_and_indexed(tmp_path: Path) -> None:
+    raw = [RawDocument(name, made_up(name), f"{name}.txt") for name in "abc"]
+    index_here(str(tmp_path), raw[:2], CONFIG, encoder())
+    (path,) = (tmp_path / "versions").glob("0*.json")
+    manifest = json.loads(path.read_text())
+    manifest["config"]["dense"] |= {"index": "hnsw", "above": 1, "links": 16}
+    path.write_text(json.dumps(manifest))
+    purge(Folder.of(tmp_path), "a")
+    assert Archive.open(tmp_path).doc_ids() == ["b"]
+    assert index_here(str(tmp_path), raw[1:], CONFIG, encoder()).doc_ids() == ["b", "c"]
+
+
+def test_names_of_shards_are_those_of_earlier_releases() -> None:
+    dense = {"index": "flat", "above": 40_000, "recall": 0.99, "cells": "auto", "links": 32}
+    assert list(IndexConfig().content()["dense"].items()) == list(dense.items())

@@ -95,7 +95,7 @@ async def test_a_next_version_takes_rows_over_and_a_purge_works(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("given", "key"),
-    [({"dense": {"index": "hnsw"}}, "dense.index hnsw"), ({"compressor": "shipped"}, "compressor needs vectors")],
+    [({"dense": {"index": "ivf"}}, "dense.index ivf"), ({"compressor": "shipped"}, "compressor needs vectors")],
 )
 def test_what_needs_vectors_is_refused_with_its_key(given: dict[str, object], key: str) -> None:
     with pytest.raises(ValueError, match=key):

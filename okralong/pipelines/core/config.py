@@ -35,6 +35,9 @@ class Settings(BaseModel):
 
 
 REMOVED_KEYS: Final[Mapping[str, str]] = {
+    "dense.cells": "it is 4 times the square root of a shard's chunks. Delete it",
+    "dense.index: hnsw": "ivf is faster. Set ivf",
+    "dense.links": "there are no graphs any more. Delete it",
     "doubt": "it gained nothing. Delete it",
     "line_items.count": "it gained nothing. Delete it",
     "line_items.types": "it gained nothing. Delete it",

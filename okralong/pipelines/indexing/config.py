@@ -164,6 +164,7 @@ class IndexConfig(Settings):
             exclude={"placement", "telemetry", "compressor", "generator", "exclude", "metadata", "ocr"}
         )
         content["boundaries"] = self.cut
+        content["dense"] = self.dense.content()
         if self.embedding.of == "each":  # the default before this setting existed
             del content["embedding"]["of"]
         return content | {"limits": self.limits.model_dump(exclude={"ocr_page_s", "ocr_pages"})}
@@ -207,7 +208,11 @@ class IndexConfig(Settings):
 def config_of(manifest: Mapping[str, Any]) -> IndexConfig:
     """Return the config of an archive version; without ``of``, it has vectors of each size."""
     said = manifest["config"]
-    plain = {"boundaries": said["boundaries"].split("-")[0], "embedding": {"of": "each"} | said["embedding"]}
+    plain = {
+        "boundaries": said["boundaries"].split("-")[0],
+        "embedding": {"of": "each"} | said["embedding"],
+        "dense": DenseConfig.of_content(said["dense"]),
+    }
     config = IndexConfig.model_validate(said | plain)
     config._cut = said["boundaries"]
     return config
