@@ -135,9 +135,8 @@ def test_strategies_that_retrieve_by_vectors_are_refused_before_anything_is_spen
 
 def test_policies_that_choose_by_vectors_say_so() -> None:
     policy = load_config(FullPolicy, "policy/default.yaml")
-    novel = load_config(FullPolicy, "policy/default.yaml", {"selection.method": "novelty"})
     dense = load_config(FullPolicy, "policy/default.yaml", {"fusion.only": "semantic"})
-    assert [describe("okralong", each).needs.vectors for each in (policy, novel, dense)] == [False, True, True]
+    assert [describe("okralong", each).needs.vectors for each in (policy, dense)] == [False, True]
     budget = load_config(FullPolicy, "policy/default.yaml", {"budget_rag.retriever": "semantic"})
     assert [describe("budget_rag", each).needs.vectors for each in (policy, budget)] == [False, True]
     assert describe("sara", policy).needs.vectors

@@ -20,7 +20,6 @@ from okralong.lab.evidence.retrievals import RememberedReader, Retrievals
 from okralong.lab.evidence.tools import (
     Analyze,
     BenchTools,
-    Likelihood,
     Lookup,
     analyzed_by,
     given,
@@ -37,7 +36,6 @@ from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval, sort_hits
 from okralong.pipelines.core.types import Analysis, Candidates, Hit, Passage, Plan
 from okralong.pipelines.methods.okralong import orchestrate
-from okralong.pipelines.sara.artifact import ArrayCompressor
 
 RANK_CONSTANT: Final = 60.0
 """Rank constant of the plain hybrid method (Cormack et al. 2009, section 2)."""
@@ -87,18 +85,15 @@ class Row:
 class PolicyRun:
     """The method ``okralong`` under a policy, with its analyzer and writer, at a point of its curve.
 
-    If ``analyzer`` is None, the gold labels are used; then all questions of the set must have a type. Policies with
-    ``selection.method: csi`` need ``likelihood``, those with ``selection.space: compressor`` need ``compressor``, and
-    those that ``rerank`` need ``reader``. ``query_prefix`` is prepended to queries when they are embedded. ``labels``
+    If ``analyzer`` is None, the gold labels are used; then all questions of the set must have a type. Policies
+    that ``rerank`` need ``reader``. ``query_prefix`` is prepended to queries when they are embedded. ``labels``
     replace those of the analyzer (see ``PolicyMethod``).
     """
 
     policy: Policy
     analyzer: Analyzer | None
     writer: Writer
-    likelihood: Likelihood | None = None
     query_prefix: str = ""
-    compressor: ArrayCompressor | None = None
     reader: RememberedReader | None = None
     labels: Mapping[LabelField, str] = field(default_factory=dict)
 
@@ -144,9 +139,7 @@ async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> l
             question.item.gold_queries,
             await _analyze(bench, run, question),
             run.writer,
-            run.likelihood,
             run.query_prefix,
-            run.compressor,
             run.reader,
         )
         if not isinstance(run.writer, GoldWriter):  # a model may write other queries the next time

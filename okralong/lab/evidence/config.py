@@ -13,7 +13,7 @@ from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.indexing.chunking import Boundaries
-from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
+from okralong.pipelines.models.weights import SHIPPED
 
 Count = Annotated[int, Field(ge=1, le=200)]
 Scale = Annotated[float, Field(gt=0, le=20)]
@@ -155,11 +155,9 @@ class Sweep(SweepSettings):
 
     With ``side: all``, sets of the format ``own``, which were not used in training, are taken as a whole. All other
     methods are compared with those in ``against``, on each set and over all sets. The methods in ``pictured`` are drawn
-    in the picture; ``words`` is a text to print above the figures. ``scorer`` is the language model of policies with
-    ``selection.method: csi``: "embedded", a model folder or a hub name. ``compressor`` is that of policies with
-    ``selection.space: compressor``: "shipped" or a folder that ``okralong train-sara`` wrote. ``analyzers`` and
-    ``rerankers`` define further analyzers and cross-encoders, by the names that methods use. ``at_tokens`` is a number
-    of context tokens at which the methods are compared in addition.
+    in the picture; ``words`` is a text to print above the figures. ``analyzers`` and ``rerankers`` define further
+    analyzers and cross-encoders, by the names that methods use. ``at_tokens`` is a number of context tokens at which
+    the methods are compared in addition.
     """
 
     side: Literal["validation", "tune", "test", "all"]
@@ -169,8 +167,6 @@ class Sweep(SweepSettings):
     pictured: list[str] = Field(default_factory=list)
     words: str = ""
     at_tokens: Annotated[int, Field(ge=1)] | None = None
-    scorer: str = Field(default=EMBEDDED, min_length=1)
-    compressor: str = Field(default=SHIPPED, min_length=1)
     analyzers: dict[str, AnalyzerConfig] = Field(default_factory=dict)
     rerankers: dict[str, RerankerConfig] = Field(default_factory=dict)
 

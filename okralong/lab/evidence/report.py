@@ -114,7 +114,7 @@ def public_name(source: str) -> str:
 def _dumped(sweep: Sweep) -> dict[str, Any]:
     """Return the sweep's keys as JSON values, as they were run."""
     content = sweep.model_dump()
-    for key in ("catalog", "split", "scorer"):
+    for key in ("catalog", "split"):
         content[key] = public_name(content[key])
     for analyzer in content["analyzers"].values():
         for key in ("model", "adapter"):

@@ -15,9 +15,8 @@ from okralong.lab.evidence.bench import Bench, PolicyRun, Row, run_plain, run_po
 from okralong.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, Sweep
 from okralong.lab.evidence.retrievals import Remembered, RememberedReader
 from okralong.lab.evidence.sets import Material, Say
-from okralong.lab.evidence.tools import Likelihood
 from okralong.lab.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
-from okralong.pipelines.answering.analyzers.analysis import Analyzer, ScorerConfig, load_scorer
+from okralong.pipelines.answering.analyzers.analysis import Analyzer
 from okralong.pipelines.answering.analyzers.analyzer import Corrupted, load_analyzer
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
@@ -29,8 +28,7 @@ from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.models.weights import SHIPPED
-from okralong.pipelines.sara.artifact import ArrayCompressor
-from okralong.pipelines.sara.config import NONE, compressor_folder
+from okralong.pipelines.sara.config import NONE
 
 SCALED: Final = ("contextual", "factoid", "split", "step")
 """The sections of a policy whose counts and token budgets are multiplied by a scale."""
@@ -50,7 +48,7 @@ def run_sweep(
     wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
     if not wanted <= writers.keys():
         raise ValueError("A method of the sweep needs a writer model that was not given.")
-    analyzers, likelihood, compressor = _analyzers(sweep), _likelihood(sweep, policies), compressor_of(sweep, policies)
+    analyzers = _analyzers(sweep)
     readers = {name: RememberedReader(name, partial(load_reranker, each)) for name, each in rerankers(sweep).items()}
     runs = {
         name: {
@@ -58,9 +56,7 @@ def run_sweep(
                 policy,
                 analyzers[m.analyzer],
                 writers[m.writer],
-                likelihood,
                 m.query_prefix,
-                compressor,
                 readers[m.reranker] if policy.needs_reranker else None,
                 m.labels,
             )
@@ -102,19 +98,6 @@ def _check_side(sweep: Sweep) -> None:
             "used to choose the shipped models and policies. Choose a side of the split, or sets of the format own "
             "alone."
         )
-
-
-def _likelihood(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> Likelihood | None:
-    if any(policy.needs_scorer for by_scale in policies.values() for policy in by_scale.values()):
-        return load_scorer(ScorerConfig(model=sweep.scorer)).score
-    return None
-
-
-def compressor_of(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> ArrayCompressor | None:
-    """Load the compressor if a policy of the sweep needs it, else return None."""
-    if any(policy.needs_compressor for by_scale in policies.values() for policy in by_scale.values()):
-        return ArrayCompressor.load(compressor_folder(sweep.compressor))
-    return None
 
 
 def _analyzers(sweep: Sweep) -> dict[str, Analyzer | None]:

@@ -34,7 +34,6 @@ from okralong.pipelines.core.types import (
     Reply,
     Usage,
 )
-from okralong.pipelines.sara.artifact import ArrayCompressor
 
 COMPLETION_LIMIT: Final = 512  # project default
 """Tokens of the window that are kept free for a reply."""
@@ -45,14 +44,11 @@ LOOK_UP: Final = "retrieval"
 Analyze = Callable[[AnalysisInput], Awaitable[Analysis]]
 """A function that analyzes a question with its primary chunks and the retrievers' scores."""
 
-Likelihood = Callable[[str, Sequence[str]], list[list[float]]]
-"""See ``LikelihoodModel.score``."""
-
 
 class BenchTools(QuestionTools):
     """The tools of one question. ``doc_ids`` is its resolved scope; ``gold_queries`` are the set's own queries.
 
-    ``likelihood`` and ``compressor`` are None if the policy does not need them. ``calls`` is the number of prompts for
+    ``calls`` is the number of prompts for
     which the writer wrote queries, ``prompt_tokens`` that of o200k tokens in all prompts, including the answer prompt
     but without worked examples.
     """
@@ -65,19 +61,11 @@ class BenchTools(QuestionTools):
         gold_queries: tuple[str, ...],
         analyze: Analyze,
         writer: Writer,
-        likelihood: Likelihood | None = None,
         query_prefix: str = "",
-        compressor: ArrayCompressor | None = None,
         reader: RememberedReader | None = None,
     ) -> None:
         async def embed(texts: list[str]) -> Vectors:
             return retrievals.encoder.encode([query_prefix + text for text in texts])
-
-        async def score(prefix: str, texts: list[str]) -> list[list[float]]:
-            return likelihood(prefix, texts) if likelihood else []
-
-        async def compress(vectors: Vectors) -> Vectors:
-            return compressor.pooled(vectors) if compressor else vectors
 
         found = reader or reader_of(policy)
         # Escalation is off: the bench measures what is shown, not answers.
@@ -90,8 +78,6 @@ class BenchTools(QuestionTools):
                 shards=retrievals.shards,
                 embed=embed,
                 analyze=analyze,
-                score=score if likelihood else None,
-                compress=compress if compressor else None,
                 read=None if found is None else found.port,
             ),
             generator=offline,

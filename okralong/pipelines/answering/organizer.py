@@ -50,9 +50,6 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool, langua
         )
     if scope.neighbours:
         reasons.append(f"its evidence runs on → a chunk's better neighbour counts {scope.neighbours:g} in its score")
-    if policy.selection.method != "none":
-        by = "embedding novelty" if policy.selection.method == "novelty" else "conditional self-information"
-        reasons.append(f"of the {policy.selection.pool} best candidates, the chunks are chosen one by one by {by}")
     if precise:
         reasons.append('precise mode → the full text is read if the reply is "unanswerable"')
     again = policy.escalate

@@ -184,23 +184,6 @@ class EscalatePolicy(Settings):
     to: Literal["stronger", "precise"]
 
 
-class SelectionPolicy(Settings):
-    """How to select the chunks to show from the fused candidates: the best ones, or greedily those that add most.
-
-    ``method`` "none" takes the best ones. "novelty" compares embeddings; "csi" uses the conditional self-information of
-    a local language model, which the run must configure (``scorer``). The chunks are chosen from the first ``pool``
-    candidates. ``trade_off`` is the weight of relevance against novelty. ``condition_on_question`` puts the question
-    before the chosen chunks when self-information is measured. ``space`` is the vector space in which "novelty" is
-    measured: that of the archive's encoder or of SARA's compressor.
-    """
-
-    method: Literal["none", "novelty", "csi"]
-    pool: Count
-    trade_off: Share
-    condition_on_question: bool
-    space: Literal["encoder", "compressor"] = "encoder"
-
-
 class ContextPolicy(Settings):
     """The context processor.
 
@@ -239,6 +222,13 @@ class FullTextPolicy(Settings):
 
 
 _FORMER: Final[dict[str, Any]] = {
+    "selection": {
+        "method": "none",
+        "pool": 10,
+        "trade_off": 0.0,
+        "condition_on_question": False,
+        "space": "encoder",
+    },
     "doubt": {"below": 0.0, "workflow": "linear"},
     "line_items.types": [],
     "line_items.count": 2,
@@ -262,7 +252,6 @@ class Policy(Settings):
     contextual: ScopePolicy
     factoid: ScopePolicy
     fusion: FusionPolicy
-    selection: SelectionPolicy
     context: ContextPolicy
     split: SplitPolicy
     step: StepPolicy
@@ -305,11 +294,6 @@ class Policy(Settings):
         return self
 
     @property
-    def needs_scorer(self) -> bool:
-        """True if the run needs a local language model that measures likelihoods."""
-        return self.selection.method == "csi"
-
-    @property
     def uses_pattern(self) -> bool:
         """True if the analyzer's pattern can change a plan: if it decides the weights of the two retrievers."""
         fusion = self.fusion
@@ -326,14 +310,9 @@ class Policy(Settings):
         return self.rerank.candidates > 0 or bool(self.read.types) or self.escalate is not None
 
     @property
-    def needs_compressor(self) -> bool:
-        """True if the run needs SARA's compressor to select chunks."""
-        return self.selection.method == "novelty" and self.selection.space == "compressor"
-
-    @property
     def needs_vectors(self) -> bool:
-        """True if the archive needs dense vectors, for selection or because they are the only retriever."""
-        return self.selection.method == "novelty" or self.fusion.only == "semantic"
+        """True if the archive needs dense vectors, because they are the only retriever."""
+        return self.fusion.only == "semantic"
 
     def granularities(self) -> list[int]:
         """Return the chunk sizes, in tokens, that an archive must have for this policy."""

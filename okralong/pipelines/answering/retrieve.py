@@ -16,7 +16,6 @@ from typing import Final
 from okralong.pipelines.answering.analyzers.words import STOP_WORDS
 from okralong.pipelines.answering.policy import FusionPolicy
 from okralong.pipelines.answering.rerank import rerank, stretched
-from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Retriever, Tools
 from okralong.pipelines.core.types import Candidates, Chunk, Hit, Plan, RetrieverScores
 
@@ -25,8 +24,7 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     """Return the chunks that ``plan`` shows for ``query``, most important first.
 
     Steps: ``step`` and, if the policy enables them, ``step/wide`` (larger chunks raise the scores of smaller ones),
-    ``step/named`` (a second search in the documents that the query names), ``step/rerank`` (the cross-encoder) and
-    ``step/select`` (selection).
+    ``step/named`` (a second search in the documents that the query names) and ``step/rerank`` (the cross-encoder).
 
     Raises:
         QuestionError: The question's scope names no document.
@@ -34,15 +32,7 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     weights = plan.exact_weight, plan.semantic_weight
     k = max(plan.candidates, plan.count)
     fused, _ = await _ranked(tools, step, query, plan.granularity, k, weights, plan.neighbour_weight)
-    selection = tools.policy.selection
-    if selection.method == "none":
-        return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
-    pool = select(fused, selection.pool, plan.threshold)
-    # Each choice by a language model is expensive, so choose only as many chunks as would fit if they were the
-    # shortest.
-    shortest = within_tokens(sorted(pool, key=lambda hit: hit.chunk.n_tokens), plan.max_tokens)
-    chosen = await choose(tools, f"{step}/select", query, pool, min(plan.count, len(shortest)))
-    return within_tokens(chosen, plan.max_tokens)
+    return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
 
 
 async def dense_retrieval(tools: Retriever, step: str, query: str, plan: Plan) -> list[Hit]:

@@ -43,6 +43,7 @@ REMOVED_KEYS: Final[Mapping[str, str]] = {
     "line_items.types": "it gained nothing. Delete it",
     "llm.max_completion_tokens.sections": "the generator chooses no sections any more. Delete it",
     "sections": "ranking by sections gained nothing. Delete it",
+    "selection": "choosing chunks one by one gained nothing. Delete it",
     "step.carry": "it gained nothing. Delete it",
 }
 """Keys (``a.b``) and values (``a.b: value``) that earlier releases had, each with the reason and what to do."""

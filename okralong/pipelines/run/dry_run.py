@@ -145,9 +145,6 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
     typed, longest = bool(question.answer_type), ports.answer_tokens(question.answer_type)
     if workflow not in asked:  # no further prompts: nothing was found, or there is no room to split
         return replace(_as_sent(prompts), typed=typed, longest=longest), answer
-    # Turn selection off: it chooses among few candidates, too few for deeper look-ups.
-    selection = ports.policy.selection.model_copy(update={"method": "none"})
-    ports = replace(ports, policy=ports.policy.model_copy(update={"selection": selection}))
     tools = QuestionTools.in_process(ports, question, doc_ids, MemoryLog())
     answers, reasons = await prompt_growth(tools, question.question, cast(Plan, answer.plan), ports.demonstrate)
     certain = tuple(prompt for prompt in prompts if prompt.role in (ANALYZE, "split"))

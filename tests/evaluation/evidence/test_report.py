@@ -66,7 +66,7 @@ def test_the_json_holds_them_too(tmp_path: Path) -> None:
 
 def test_no_path_of_the_machine_stands_anywhere(tmp_path: Path) -> None:
     text = SWEEP.replace("policy/paper.yaml", f"{tmp_path}/own.yaml") + (
-        f"catalog: {tmp_path}/sets.yaml\nsplit: {tmp_path}/manifest.parquet\nscorer: {tmp_path}/model\n"
+        f"catalog: {tmp_path}/sets.yaml\nsplit: {tmp_path}/manifest.parquet\n"
     )
     for file in write(tmp_path / "out", text):
         assert str(tmp_path) not in file.read_text(encoding="utf-8")
