@@ -64,6 +64,7 @@ def test_one_file_is_for_the_night_and_the_service(tmp_path: Path) -> None:
 SHIPPED: dict[str, tuple[type[Settings], str]] = {
     "llm": (RunConfig, "answer.yaml"),
     "dense": (IndexConfig, "index.yaml"),
+    "boundaries": (IndexConfig, "index.yaml"),
 }
 """The model and the shipped file of removed keys, by their first part; others are keys of the policy."""
 

@@ -19,6 +19,7 @@ from okralong.pipelines.archive.artifacts import ARTIFACTS, PURGED, Artifact, Ar
 from okralong.pipelines.core.schemas import ARTIFACTS as SCHEMA
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import QuestionError, Usage
+from okralong.pipelines.indexing import chunking
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.maintenance import purge, vacuum
 from okralong.pipelines.llm.config import LlmConfig
@@ -107,11 +108,12 @@ def test_it_is_found_by_content_method_values_and_generator(tmp_path: Path) -> N
         place(archive, "z")
 
 
-def test_other_chunks_or_another_encoder_are_another_artifact(tmp_path: Path) -> None:
+def test_other_chunks_or_another_encoder_are_another_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {name: made_up(name) for name in "ab"}
-    sentences = night(tmp_path / "sentences", texts, config=IndexConfig(granularities=[32], shards=1))
-    words = night(tmp_path / "words", texts, config=IndexConfig(granularities=[32], shards=1, boundaries="words"))
-    assert place(sentences).key != place(words).key
+    config = IndexConfig(granularities=[32], shards=1)
+    today = night(tmp_path / "today", texts, config=config)
+    monkeypatch.setattr(chunking, "CHUNKER", 1)
+    assert place(today).key != place(night(tmp_path / "earlier", texts, config=config)).key
 
 
 def test_a_changed_document_does_not_find_it_and_vacuum_takes_it_away(tmp_path: Path) -> None:

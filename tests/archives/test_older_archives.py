@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.schemas import DOCUMENTS
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.indexing.chunking import cut_name
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import index_here
@@ -49,3 +50,16 @@ def test_an_archive_with_graphs_of_vectors_is_purged_and_indexed(tmp_path: Path)
 def test_names_of_shards_are_those_of_earlier_releases() -> None:
     dense = {"index": "flat", "above": 40_000, "recall": 0.99, "cells": "auto", "links": 32}
     assert list(IndexConfig().content()["dense"].items()) == list(dense.items())
+
+
+def test_an_archive_whose_chunks_end_at_words_is_purged_and_cut_again(tmp_path: Path) -> None:
+    raw = [RawDocument(name, made_up(name), f"{name}.txt") for name in "abc"]
+    index_here(str(tmp_path), raw[:2], CONFIG, encoder())
+    for folder in (tmp_path / "chunks").iterdir():
+        folder.rename(folder.with_name(folder.name.replace(cut_name(), "words")))
+    (path,) = (tmp_path / "versions").glob("0*.json")
+    path.write_text(path.read_text().replace(cut_name(), "words"))
+    purge(Folder.of(tmp_path), "a")
+    assert Archive.open(tmp_path).doc_ids() == ["b"]
+    after = index_here(str(tmp_path), raw[1:], CONFIG, encoder())
+    assert (after.doc_ids(), after.manifest["config"]["boundaries"]) == (["b", "c"], cut_name())

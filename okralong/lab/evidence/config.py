@@ -12,7 +12,6 @@ from okralong.pipelines.answering.analyzers.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.models.weights import SHIPPED
 
 Count = Annotated[int, Field(ge=1, le=200)]
@@ -74,13 +73,12 @@ class SetChoice(Settings):
 class PlainMethod(Settings):
     """A single retrieval of ``count`` chunks, shown best first. ``counts`` are the points of its curve.
 
-    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``. ``rerank`` is the number of first chunks that
+    ``query_prefix`` is as in ``configs/index.yaml``. ``rerank`` is the number of first chunks that
     ``reranker``, one of the sweep's ``rerankers``, reorders.
     """
 
     retriever: Retriever
     query_prefix: str = ""
-    boundaries: Boundaries = "sentences"
     granularity: Annotated[int, Field(ge=16, le=8192)]
     count: Count
     counts: list[Count] = Field(min_length=1)
@@ -104,12 +102,11 @@ class PolicyMethod(Settings):
     model with the shipped reader adapter). ``reranker`` is one of the sweep's ``rerankers``, for a policy that ranks by
     a cross-encoder.
     ``scales`` are factors on every count and token budget of the policy, and the points of its curve; 1 must be among
-    them. ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
+    them. ``query_prefix`` is as in ``configs/index.yaml``.
     """
 
     policy: str
     query_prefix: str = ""
-    boundaries: Boundaries = "sentences"
     analyzer: str = RULES
     labels: dict[LabelField, str] = Field(default_factory=dict)
     writer: Literal["gold", "embedded", "reader"] = "gold"

@@ -24,7 +24,6 @@ from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.config import parse_config, read_config
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.core.wording import counted
-from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.models.weights import SHIPPED
@@ -70,14 +69,14 @@ def run_sweep(
     material = Material.read(
         sweep, sweep.sets, sweep.side, data, work, say, gold_types=gold, skip=InputError
     )  # all sets are read first, so that a bad one does not waste an hour
-    indexes = index_configs(sweep, policies)
+    config = index_config(sweep, policies)
     rows: list[Row] = []
     for choice in (each for each in sweep.sets if each.named in material.pooled):
         documents = material.pooled[choice.named]
         asked = counted(len(documents.questions), "question")
         say(f"{choice.named}: {asked}, {counted(len(documents.documents), 'document')}")
-        benches = {at: material.store.bench(choice, documents, config) for at, config in indexes.items()}
-        rows += asyncio.run(_run_set(sweep, benches, runs, readers, say))
+        bench = material.store.bench(choice, documents, config)
+        rows += asyncio.run(_run_set(sweep, bench, runs, readers, say))
     return rows
 
 
@@ -124,33 +123,27 @@ def scaled_policies(method: PolicyMethod) -> dict[float, Policy]:
     return {scale: _scaled(plain, scale) for scale in method.scales}
 
 
-def index_configs(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> dict[Boundaries, IndexConfig]:
-    """Return the index configs of each set: one archive, for all methods, per kind of chunk boundaries."""
-    sizes: dict[Boundaries, set[int]] = {}
+def index_config(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> IndexConfig:
+    """Return the index config of each set, whose archive is for all methods."""
+    wanted: set[int] = set()
     for name, method in sweep.methods.items():
-        wanted = sizes.setdefault(method.boundaries, set())
         if isinstance(method, PlainMethod):
             wanted.add(method.granularity)
         else:
             wanted.update(size for policy in policies[name].values() for size in policy.granularities())
-    return {
-        at: IndexConfig(granularities=sorted(found), boundaries=at, embedding=EACH, compressor=NONE)
-        for at, found in sizes.items()
-    }
+    return IndexConfig(granularities=sorted(wanted), embedding=EACH, compressor=NONE)
 
 
 async def _run_set(
     sweep: Sweep,
-    benches: Mapping[Boundaries, Bench],
+    bench: Bench,
     runs: Mapping[str, Mapping[float, PolicyRun]],
     readers: Mapping[str, RememberedReader],
     say: Say,
 ) -> list[Row]:
     rows: list[Row] = []
-    for bench in benches.values():
-        bench.retrievals.prepare(_known_queries(sweep, bench))
+    bench.retrievals.prepare(_known_queries(sweep, bench))
     for name, method in sweep.methods.items():
-        bench = benches[method.boundaries]
         if isinstance(method, PlainMethod):
             rows += await run_plain(bench, name, method, readers[method.reranker])
         else:

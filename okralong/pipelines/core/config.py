@@ -35,6 +35,7 @@ class Settings(BaseModel):
 
 
 REMOVED_KEYS: Final[Mapping[str, str]] = {
+    "boundaries": "chunks always end at sentences, lines and rows. Delete it",
     "dense.cells": "it is 4 times the square root of a shard's chunks. Delete it",
     "dense.index: hnsw": "ivf is faster. Set ivf",
     "dense.links": "there are no graphs any more. Delete it",
