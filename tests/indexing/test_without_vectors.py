@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from okralong.pipelines.answering.retrieve import fuse_by
+from okralong.pipelines.answering.retrieve import fuse
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import search, stored_vectors
 from okralong.pipelines.core.config import load_config
@@ -145,6 +145,5 @@ def test_policies_that_choose_by_vectors_say_so() -> None:
 async def test_bm25_ranks_whatever_the_weights_where_nothing_is_semantic(tmp_path: Path) -> None:
     archive = index_here(str(tmp_path), RAW, NONE)
     found = await search(archive.clients(64), WORDS, None, (), 5)
-    fusion = load_config(FullPolicy, "policy/default.yaml").fusion
     for weights in ((0.0, 1.0), (2.0, 3.0)):
-        assert [hit.chunk for hit in fuse_by(fusion, found, *weights)] == [hit.chunk for hit in found.exact]
+        assert [hit.chunk for hit in fuse(found, *weights)] == [hit.chunk for hit in found.exact]

@@ -33,12 +33,12 @@ from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import answer_prompt
-from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval, sort_hits
-from okralong.pipelines.core.types import Analysis, Candidates, Hit, Passage, Plan
+from okralong.pipelines.answering.retrieve import primary_retrieval, sort_hits
+from okralong.pipelines.core.types import Analysis, Candidates, Chunk, Hit, Passage, Plan
 from okralong.pipelines.methods.okralong import orchestrate
 
-RANK_CONSTANT: Final = 60.0
-"""Rank constant of the plain hybrid method (Cormack et al. 2009, section 2)."""
+_RANK_CONSTANT: Final = 60.0
+"""The constant of reciprocal rank fusion (Cormack et al. 2009, section 2)."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,16 @@ def ranked(found: Candidates, retriever: str) -> Sequence[Hit]:
         return found.exact
     if retriever == "semantic":
         return found.semantic
-    return fuse_ranks(found, 1.0, 1.0, RANK_CONSTANT)
+    return fuse_ranks(found)
+
+
+def fuse_ranks(found: Candidates) -> list[Hit]:
+    """Return the union of both lists by reciprocal ranks, the sum of 1 / (60 + rank) in each."""
+    scores: dict[Chunk, float] = {}
+    for side in (found.exact, found.semantic):
+        for rank, hit in enumerate(side, start=1):
+            scores[hit.chunk] = scores.get(hit.chunk, 0.0) + 1.0 / (_RANK_CONSTANT + rank)
+    return sort_hits([Hit(chunk, score) for chunk, score in scores.items()])
 
 
 async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> list[Row]:

@@ -8,7 +8,7 @@ with its reason in words, so that users see what they pay for.
 from __future__ import annotations
 
 from okralong.pipelines.answering.languages import language_name
-from okralong.pipelines.answering.policy import Policy, ScopePolicy
+from okralong.pipelines.answering.policy import SAME_WEIGHT, Policy, ScopePolicy
 from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.types import Analysis, Pattern, Plan, Usage, Workflow
 from okralong.pipelines.core.wording import counted
@@ -91,7 +91,7 @@ def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
         return fusion.preferred_weight, fusion.other_weight
     if pattern == "semantic":
         return fusion.other_weight, fusion.preferred_weight
-    return fusion.same_weight, fusion.same_weight
+    return SAME_WEIGHT, SAME_WEIGHT
 
 
 def _workflow(analysis: Analysis | None, policy: Policy, language: str) -> tuple[Workflow, str]:

@@ -85,21 +85,21 @@ class NamedPolicy(Settings):
     documents: Count = 16
 
 
+SAME_WEIGHT: Final = 1.0
+"""The weight of both retrievers for the pattern "same", "1:1" in the paper's appendix B.3."""
+
+
 class FusionPolicy(Settings):
-    """The assembled retriever, which fuses the ``candidates`` best chunks of each retriever by ``method``.
+    """The assembled retriever, which fuses the ``candidates`` best chunks of each retriever.
 
     The retriever that suits the question's pattern has the weight ``preferred_weight``, the other one ``other_weight``;
-    for the pattern "same" both have ``same_weight``. Chunks below ``threshold`` times the best score are dropped. Only
-    ``method: reciprocal_rank`` uses ``rank_constant``. ``surroundings`` and ``named`` are off if null; ``only`` names
-    the one retriever to use.
+    for the pattern "same" both have the same. Chunks below ``threshold`` times the best score are dropped.
+    ``surroundings`` and ``named`` are off if null; ``only`` names the one retriever to use.
     """
 
-    method: Literal["minmax", "reciprocal_rank"]
-    rank_constant: Annotated[float, Field(ge=0, le=10_000)]
     candidates: Count
     preferred_weight: Weight
     other_weight: Weight
-    same_weight: Weight
     threshold: Share
     surroundings: SurroundingsPolicy | None = None
     named: NamedPolicy | None = None
@@ -107,11 +107,8 @@ class FusionPolicy(Settings):
 
     @model_validator(mode="after")
     def _some_weight(self) -> Self:
-        if self.preferred_weight + self.other_weight == 0 or self.same_weight == 0:
-            raise ValueError(
-                "preferred_weight + other_weight and same_weight must each be above 0: otherwise no chunk could be "
-                "ranked"
-            )
+        if self.preferred_weight + self.other_weight == 0:
+            raise ValueError("preferred_weight + other_weight must be above 0: otherwise no chunk could be ranked")
         return self
 
 
@@ -222,6 +219,9 @@ class FullTextPolicy(Settings):
 
 
 _FORMER: Final[dict[str, Any]] = {
+    "fusion.method": "minmax",
+    "fusion.rank_constant": 60.0,
+    "fusion.same_weight": 1.0,
     "selection": {
         "method": "none",
         "pool": 10,
@@ -297,7 +297,7 @@ class Policy(Settings):
     def uses_pattern(self) -> bool:
         """True if the analyzer's pattern can change a plan: if it decides the weights of the two retrievers."""
         fusion = self.fusion
-        return fusion.only is None and not fusion.preferred_weight == fusion.other_weight == fusion.same_weight
+        return fusion.only is None and not fusion.preferred_weight == fusion.other_weight == SAME_WEIGHT
 
     @property
     def uses_evidence(self) -> bool:

@@ -38,7 +38,7 @@ from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Budget, Count, MethodSection, Policy, Share, Tokens
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
-from okralong.pipelines.answering.retrieve import fuse_by, sort_hits
+from okralong.pipelines.answering.retrieve import fuse, sort_hits
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
@@ -129,7 +129,7 @@ async def _candidates(tools: Tools, words: str, plan: Plan) -> list[Hit]:
     k = max(plan.count, policy.rerank)
     found = await tools.retrieve("retrieve", words, granularity=plan.granularity, k=k)
     if policy.retriever == "hybrid":
-        hits = fuse_by(tools.policy.fusion, found, plan.exact_weight, plan.semantic_weight)
+        hits = fuse(found, plan.exact_weight, plan.semantic_weight)
     else:
         hits = list(found.exact if policy.retriever == "exact" else found.semantic)
     if policy.rerank and hits:
