@@ -23,6 +23,7 @@ from okralong.pipelines.indexing import chunking
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.maintenance import purge, vacuum
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.models import serving
 from okralong.pipelines.models.serving import choose
 from okralong.pipelines.models.weights import EMBEDDED
 from tests.archives.nights import made_up, night, words_in
@@ -50,21 +51,22 @@ def files(at: Path) -> list[Path]:
     return sorted(path for path in (at / ARTIFACTS).rglob("*") if path.is_file())
 
 
-def test_a_model_that_is_served_here_is_its_weights(tmp_path: Path) -> None:
+def test_a_model_that_is_served_here_is_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = night(tmp_path / "archive", {name: made_up(name) for name in "ab"})
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
-        (folder / name).write_text("{}")
+    model, tokenizer = tmp_path / "model.gguf", tmp_path / "tokenizer"
+    model.write_text("{}")
+    tokenizer.mkdir()
+    (tokenizer / "tokenizer.json").write_text("{}")
+    monkeypatch.setattr(serving, "gguf_tokenizer", lambda gguf: tokenizer)
 
     def mine() -> str:
-        served = choose(str(folder), "transformers", parallel=1, window=512)
-        model = {"base_url": EMBEDDED, "model": served.name, "tokenizer": served.tokenizer}
-        return place(archive, **model, weights=served.identity).key
+        served = choose(str(model), "auto", parallel=1, window=512)
+        given = {"base_url": EMBEDDED, "model": served.name, "tokenizer": served.tokenizer}
+        return place(archive, **given, weights=served.identity).key
 
     before = mine()
     assert mine() == before
-    os.utime(folder / "model.safetensors", (1, 1))  # trained anew in place: weights of the same size
+    os.utime(model, (1, 1))  # trained anew in place: weights of the same size
     assert mine() != before
     shipped = {"base_url": EMBEDDED, "model": "SmolLM2-135M-Instruct-reader-Q8_0"}
     assert len({place(archive, **shipped, weights=f"llama.cpp:0+{reader}").key for reader in "abb"}) == 2
