@@ -32,7 +32,7 @@ REPLY_TOKENS: Final = 24
 WINDOW: Final = 4096
 SHOWN: Final = 4000
 """Characters shown around the evidence of a question: about 1,000 tokens."""
-ENGINES: Final[tuple[EngineChoice, ...]] = ("llama.cpp", "openvino", "transformers")
+ENGINES: Final[tuple[EngineChoice, ...]] = ("llama.cpp", "openvino")
 
 
 @dataclass(frozen=True)

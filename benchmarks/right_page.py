@@ -8,10 +8,6 @@ name in the Enterprise RAG Challenge), ``pages`` (counted from 1) that state the
 names begin with 0 to 4 are ``tune``, the others ``check``. ``--challenge`` adds the pairs of the challenge's own
 questions, as ``benchmarks.needed_numbers`` reads them.
 
-``--roles`` measures the outlines instead: how many pages of ``marks/section_roles.jsonl`` have the marked role, how
-many are rightly beside the body or not, and for how many questions one of the ``SECTIONS`` best sections has a gold
-page.
-
 A page counts as shown as there: ``LEAST`` characters of it are in the context. No generator is called. A variant is the
 default policy with keys set; the first one is the default itself. Tokens are o200k tokens of the passages.
 """
@@ -29,18 +25,11 @@ from benchmarks.needed_numbers import OURS, Asked, Bench, Row, read_challenge, r
 from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.evidence.retrievals import Remembered, Retrievals
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
-from okralong.pipelines.answering.retrieve import names_in
-from okralong.pipelines.answering.sections import sections_for
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.outline import BESIDE_THE_BODY, path_at
-from okralong.pipelines.core.types import Document
 from okralong.pipelines.methods.registry import FullPolicy
-from okralong.pipelines.statements.outline import outline_of
 
 MARKS = Path(__file__).parent / "marks" / "right_pages.jsonl"
-ROLES = MARKS.with_name("section_roles.jsonl")
-SECTIONS = 3
 SCOPES = {"one report": "", "archive": ""}
 
 
@@ -55,37 +44,6 @@ def read_marks(side: str, archive: Archive) -> list[Asked]:
             sys.exit(f"The archive has no document {row['pdf']}. Index the reports of the challenge.")
         found.append(Asked(row["question"], ids[row["pdf"]], pages=frozenset(map(str, row["pages"]))))
     return found
-
-
-def measure_outlines(side: str, archive: Archive) -> str:
-    """Return how well the outlines of the reports of a side fit the marks."""
-    documents = {Path(doc_id).stem: doc_id for doc_id in archive.doc_ids()}
-    right = beside = pages = 0
-    for row in map(json.loads, ROLES.read_text(encoding="utf-8").splitlines()):
-        if side in ("all", row["side"]):
-            document = archive.document(documents[row["pdf"]])
-            start, end = _pages(document)[row["page"]]
-            path = path_at(outline_of(document), (start + end) // 2)
-            role = path[-1].role if path else "body"
-            pages += 1
-            right += role == row["role"]
-            beside += (role in BESIDE_THE_BODY) == (row["role"] in BESIDE_THE_BODY)
-    asked, found = read_marks(side, archive), 0
-    for each in asked:
-        document = archive.document(each.doc_id)
-        best = sections_for(each.question, names_in(each.question), {each.doc_id: outline_of(document)}, SECTIONS)
-        gold = [place for name, place in _pages(document).items() if name in each.pages]
-        found += any(one.node.start < end and one.node.end > start for one in best for start, end in gold)
-    return (
-        f"side {side}: {right} of {pages} pages have the marked role, {beside} are rightly beside the body or not; "
-        f"{found} of {len(asked)} questions have a gold page in the {SECTIONS} best sections\n"
-    )
-
-
-def _pages(document: Document) -> dict[str, tuple[int, int]]:
-    pages = [section for section in document.sections if section.kind == "page"]
-    ends = [*(page.start_char for page in pages[1:]), len(document.text)]
-    return {page.name: (page.start_char, end) for page, end in zip(pages, ends, strict=True)}
 
 
 async def measured(bench: Bench, asked: Sequence[Asked], name: str, scopes: Sequence[str]) -> list[Row]:
@@ -107,15 +65,11 @@ def main() -> None:
     parser.add_argument("--variants", nargs="*", default=[], metavar="NAME:KEY=VALUE;KEY=VALUE", help="values are JSON")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="keys of every variant, as JSON")
     parser.add_argument("--scopes", nargs="+", choices=list(SCOPES), default=list(SCOPES))
-    parser.add_argument("--roles", action="store_true", help="measure the outlines alone")
     parser.add_argument("--missing", action="store_true", help="list the questions without a gold page")
     parser.add_argument("--work", type=Path, help="folder for cached vectors; beside the archive if left out")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     archive = Archive.open(given.archive)
-    if given.roles:
-        print(measure_outlines(given.side, archive))
-        return
     asked = list(read_challenge(given.challenge, archive)) if given.challenge else read_marks(given.side, archive)
     retrievals = Retrievals(archive, cached_encoder(given.work or Path(f"{given.archive.rstrip('/')}.vectors")))
     retrievals.prepare([each.question for each in asked])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ import yaml
 
 from okralong.jobs.nightly_files import Places
 from okralong.jobs.options import AskOptions
-from okralong.pipelines.answering.policy import REMOVED
-from okralong.pipelines.core.config import Settings, load_config, parse_config, shipped_config
+from okralong.pipelines.core.config import REMOVED_KEYS, Settings, load_config, parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.registry import FullPolicy
@@ -27,8 +27,8 @@ def test_a_file_is_laid_over_the_shipped_one() -> None:
     told = {"model": "m", "max_completion_tokens": limits, "stop": ["END"], "window": 4096}
     assert mine.llm == shipped.llm.model_copy(update=told)
     assert mine == shipped.model_copy(update={"llm": mine.llm, "budget_usd": 3.0, "tags": {"team": "north"}})
-    index = parse_config(IndexConfig, "granularities: [256]\ndense: {index: hnsw}", "mine.yaml")
-    assert (index.granularities, index.dense.index, index.dense.recall) == ([256], "hnsw", 0.99)
+    index = parse_config(IndexConfig, "granularities: [256]\ndense: {index: ivf}", "mine.yaml")
+    assert (index.granularities, index.dense.index, index.dense.recall) == ([256], "ivf", 0.99)
 
 
 def test_a_file_that_was_whole_before_is_read_as_before() -> None:
@@ -61,10 +61,27 @@ def test_one_file_is_for_the_night_and_the_service(tmp_path: Path) -> None:
         parse_config(RunConfig, "serve: {timeout: 60.0}", "mine.yaml")
 
 
-@pytest.mark.parametrize("key", REMOVED)
-def test_a_removed_key_is_refused_with_what_to_do(key: str) -> None:
-    with pytest.raises(ConfigError, match=rf"default\.yaml cannot be used: {key} was removed.*Delete it"):
-        load_config(FullPolicy, "policy/default.yaml", {key: 0} if "." in key else {f"{key}.below": 0.5})
+SHIPPED: dict[str, tuple[type[Settings], str]] = {
+    "llm": (RunConfig, "answer.yaml"),
+    "dense": (IndexConfig, "index.yaml"),
+    "boundaries": (IndexConfig, "index.yaml"),
+}
+"""The model and the shipped file of removed keys, by their first part; others are keys of the policy."""
+
+
+@pytest.mark.parametrize("key", REMOVED_KEYS)
+def test_a_removed_key_or_value_is_refused_with_what_to_do(key: str) -> None:
+    name, _, value = key.partition(": ")
+    model, shipped = SHIPPED.get(name.partition(".")[0], (FullPolicy, "policy/default.yaml"))
+    told = re.escape(f"{name} was removed: {REMOVED_KEYS[key]}")
+    with pytest.raises(ConfigError, match=rf"^Overrides of configs/{shipped} cannot be used: {told}"):
+        load_config(model, shipped, {name: value or 0})
+
+
+def test_a_removed_section_is_refused_with_what_to_do() -> None:
+    text = shipped_config("policy/default.yaml") + "sections: {lower: 0.5, by: code}\n"
+    with pytest.raises(ConfigError, match=r"^mine\.yaml cannot be used: sections was removed: .*Delete it"):
+        parse_config(FullPolicy, text, "mine.yaml")
 
 
 @pytest.mark.parametrize(

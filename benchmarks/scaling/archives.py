@@ -96,7 +96,7 @@ def build_version(
                     KnownSource(each.source_uri, each.source_uri, each.sha256, len(each.text), 0) for each in documents
                 ]
             with meter.stage("chunk"):
-                chunk_part(folder.path, made[0].part, config.granularities, config.boundaries)
+                chunk_part(folder.path, made[0].part, config.granularities)
             del documents
             if done is not None and finished % NOTED_EVERY == 0:
                 done.write_bytes(pickle.dumps((finished, entries, sources, meter.seconds, meter.peaks)))

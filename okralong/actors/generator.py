@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from okralong.pipelines.core.loops import run_coroutine
-from okralong.pipelines.core.types import ConfigError, EndpointError, OkraError
+from okralong.pipelines.core.types import EndpointError, OkraError
 from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
 from okralong.pipelines.llm.endpoint import check_endpoint
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.models.merged_model import Reader, ReaderFile, asked_as
-from okralong.pipelines.models.serving import EarlyEnd, EmbeddedServer, Engine, ServedModel, choose
+from okralong.pipelines.models.serving import EarlyEnd, EmbeddedServer, ServedModel, choose
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.prepare import Prepared
 from okralong.pipelines.sara.artifact import read_shape, served_generator
@@ -86,11 +86,11 @@ def generator(
     if ahead:
         with _starting(llm, log_folder, reader) as ready:
             model = choose(llm.model, "auto", parallel=1, window=llm.window, reader=reader)
-            settled = _served_here(llm, model.name, model.tokenizer, model.engine, reader)
+            settled = _served_here(llm, model.name, model.tokenizer, reader)
             yield StartedGenerator(settled, None, _served_facts(model, reader) | known, second, ready)
         return
     with EmbeddedServer.start(model=llm.model, window=llm.window, log_folder=log_folder, reader=reader) as server:
-        served = _served_here(llm, server.model, server.tokenizer, server.engine, reader)
+        served = _served_here(llm, server.model, server.tokenizer, reader)
         yield StartedGenerator(served, server.base_url, _served_facts(server, reader) | known, second)
 
 
@@ -161,7 +161,7 @@ def as_served(llm: LlmConfig, compressor: Path | None = None) -> LlmConfig:
     if llm.base_url != EMBEDDED:
         return _served_there(llm)
     model = choose(llm.model, "auto", parallel=1, window=llm.window, reader=reader)
-    return _served_here(llm, model.name, model.tokenizer, model.engine, reader)
+    return _served_here(llm, model.name, model.tokenizer, reader)
 
 
 def _served_there(llm: LlmConfig) -> LlmConfig:
@@ -179,15 +179,15 @@ def _second(llm: LlmConfig) -> dict[str, Any]:
     return {"stronger": None if stronger is None else stronger.model_copy(update=_asked_there(stronger))}
 
 
-def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, reader: Reader | None) -> LlmConfig:
+def _served_here(llm: LlmConfig, model: str, tokenizer: str, reader: Reader | None) -> LlmConfig:
     settled = {
         "model": model,
         "tokenizer": tokenizer,
         "price": llm.price or Price(input=0.0, cached_input=0.0, output=0.0),
         **_asked(llm, reader),
         "contract": _contract(llm),
-        "constrained": _constrained(llm, engine, reader),
-        "json_schema": "never" if engine == "transformers" else llm.json_schema,
+        # Grammars are sent as the config says, by default with a reader, which is trained for them.
+        "constrained": reader is not None if llm.constrained is None else llm.constrained,
         **_second(llm),
     }
     return llm.model_copy(update=settled)
@@ -199,19 +199,6 @@ def _reading_vectors(llm: LlmConfig, compressor: Path) -> LlmConfig:
     free = llm.price or Price(input=0.0, cached_input=0.0, output=0.0)
     plain = {"demonstrations": False, "calculator": False, "constrained": False, "json_schema": "never"}
     return llm.model_copy(update={"model": served.name, "tokenizer": served.tokenizer, "price": free, **plain})
-
-
-def _constrained(llm: LlmConfig, engine: Engine, reader: Reader | None) -> bool:
-    """Return whether grammars are sent: as the config says, by default with a reader, which is trained for them.
-
-    Raises ConfigError for transformers, whose server refuses requests with a grammar.
-    """
-    if llm.constrained and engine == "transformers":
-        raise ConfigError(
-            f"llm.constrained is true, and {llm.model} is served by {engine} here, which does not support grammars and "
-            "refuses requests with one. Set llm.constrained to false or leave it out."
-        )
-    return engine != "transformers" and reader is not None if llm.constrained is None else llm.constrained
 
 
 def _contract(llm: GeneratorConfig) -> Literal["short", "full"]:

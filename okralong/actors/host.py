@@ -41,7 +41,7 @@ from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.storage_errors import not_written
 from okralong.pipelines.core.telemetry import Telemetry
-from okralong.pipelines.core.types import ConfigError, OkraError
+from okralong.pipelines.core.types import OkraError
 from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.llm.call_telemetry import CallTelemetry
 from okralong.pipelines.llm.config import LlmConfig
@@ -285,7 +285,6 @@ def _opened_here(
             held.callback(models.close)
             models.bring(prepared)  # they load while the generator starts
         served = served or held.enter_context(_generator(start))
-        _check_logprobs(prepared, served)
         progress.phase("models", "are loaded, in this process")
         held.enter_context(warnings_to(start.run))
         run = _RunHere(start, served, LocalModels(prepared, models), progress)
@@ -383,7 +382,6 @@ class RayHost(Host):
         with ExitStack() as held:
             _announce_generator(prepared, progress)
             served = self.served or held.enter_context(_generator(start))
-            _check_logprobs(prepared, served)
             progress.phase("Ray", "starts" if self.address is None else f"at {self.address}")
             held.enter_context(connected(self.address))
             for note in placement_notes(prepared.config.placement):  # before the actors are waited for
@@ -422,17 +420,6 @@ def _generator(start: RunStart) -> AbstractContextManager[StartedGenerator]:
     folder, prepared = Folder.of(start.run), start.prepared
     logs = Path(folder.path) if folder.is_local else None
     return generator(prepared.llm, logs, reading_vectors(prepared), ahead=True)
-
-
-def _check_logprobs(prepared: Prepared, served: StartedGenerator) -> None:
-    """Raise ConfigError if the strategy needs log-probabilities and the server that was started here has none."""
-    if prepared.strategy.needs.logprobs and served.facts.get("engine") == "transformers":
-        raise ConfigError(
-            f"The strategy {prepared.strategy.name!r} needs the log-probabilities of the reply's tokens, and the "
-            f"model {prepared.config.llm.model} is served here by transformers, which returns none. Set llm.base_url "
-            "to an endpoint that does, llm.model to a .gguf file, which llama.cpp serves here, or choose another "
-            "strategy. Nothing was spent."
-        )
 
 
 def _planner_setup(start: RunStart, served: StartedGenerator, address: str | None) -> PlannerSetup:

@@ -162,7 +162,7 @@ class RayStreams:
         archive, config = self.archive, self.config
 
         def chunk(row: dict[str, Any]) -> dict[str, Any]:
-            done = chunk_again(archive, row["part"], row["granularities"], config.boundaries)
+            done = chunk_again(archive, row["part"], row["granularities"])
             index_metrics().chunked(done["chunks"])
             return done
 

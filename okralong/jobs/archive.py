@@ -139,24 +139,6 @@ def tables(
     _say(f"{document}: {counted(len(found), 'table')}")
 
 
-@archive_app.command("sections")
-def sections(
-    archive: Annotated[str, typer.Argument(help="An archive, or one version of it: archive@3.")],
-    document: Annotated[str, typer.Argument(help="A doc_id.")],
-    depth: Annotated[int, typer.Option(min=1, help="Deepest level to print: 1 parts, 2 items, 5 headings.")] = 5,
-) -> None:
-    """Print the tree of sections that was read from a document: page, title and role of each."""
-    from okralong.pipelines.archive.archive import Archive
-    from okralong.pipelines.statements.outline import outline_of
-
-    found = [node for node in outline_of(Archive.open(archive).document(document)) if node.level <= depth]
-    for node in found:
-        role = "" if node.role == "body" else f"  [{node.role}]"
-        page = f"  p.{node.page}" if node.page else ""
-        _say(f"{'  ' * (node.level - 1)}{node.title}{page}{role}")
-    _say(f"{document}: {counted(len(found), 'section')}")
-
-
 @archive_app.command("vacuum")
 def vacuum(
     archive: Place,

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from okralong.pipelines.answering.models import RANKS_ONLY, CrossEncoder, FunctionModels, Generator, GeneratorCall
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.search import search
-from okralong.pipelines.core.config import load_config, shipped_config
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError, Hit, Plan, Question, Reply
 from okralong.pipelines.run.config import RunConfig
@@ -59,7 +58,7 @@ def ports(location: Path, cross_encoder: CrossEncoder = RANKS_ONLY, **functions:
     return Ports(
         models=FunctionModels(archive, cross_encoder=cross_encoder, embed=unused, analyze=unused, **functions),
         generator=Unused(),
-        policy=paper_policy(selection__method="csi"),
+        policy=paper_policy(),
         window=8000,
         count=count_tokens,
         completion_limit=lambda role: 96,
@@ -118,10 +117,7 @@ async def test_what_a_choice_spends_on_scores_counts_once(tmp_path: Path) -> Non
     assert tools.seconds["score"] > 0.04
 
 
-def test_a_policy_without_its_scorer_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    policy = yaml.safe_load(shipped_config("policy/paper.yaml"))
-    policy["selection"]["method"] = "csi"
-    (tmp_path / "csi.yaml").write_text(yaml.safe_dump(policy))
-    config = load_config(RunConfig, "answer.yaml", {"policy": str(tmp_path / "csi.yaml")})
+def test_a_strategy_without_its_scorer_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    config = load_config(RunConfig, "answer.yaml", {"strategy": "llmlingua"})
     with pytest.raises(ConfigError, match=r"needs a local language model.*scorer: \{model: embedded\}.*Nothing was"):
         prepare(str(tmp_path / "no-archive"), str(tmp_path / "no-questions"), config)

@@ -9,15 +9,12 @@ from hypothesis import strategies as st
 from okralong.pipelines.answering.rerank import stretched
 from okralong.pipelines.answering.retrieve import (
     fuse,
-    fuse_by,
-    fuse_ranks,
     pool,
     select,
     sort_hits,
     within_tokens,
 )
 from okralong.pipelines.core.types import Candidates, Chunk, Hit
-from tests.fakes.tools import paper_policy
 
 
 def hit(name: str, score: float, n_tokens: int = 1) -> Hit:
@@ -73,31 +70,6 @@ def test_select_drops_what_is_far_behind_then_counts() -> None:
     assert ids(select(hits, 10, 0.1)) == ["a", "b", "c"]
     assert ids(select(hits, 2, 0.1)) == ["a", "b"]
     assert select([], 5, 0.1) == []
-
-
-def test_reciprocal_ranks_by_hand() -> None:
-    candidates = Candidates((hit("a", 9.0), hit("b", 6.0)), (hit("b", 0.8), hit("d", 0.4)))
-    fused = fuse_ranks(candidates, 3.0, 2.0)
-    assert ids(fused) == ["b", "a", "d"]
-    assert [found.score for found in fused] == pytest.approx([3 / 62 + 2 / 61, 3 / 61, 2 / 62])
-    assert ids(fuse_ranks(candidates, 3.0, 2.0, rank_constant=0)) == ["b", "a", "d"]
-    policy = paper_policy(fusion__method="reciprocal_rank").fusion
-    assert fuse_by(policy, candidates, 3.0, 2.0) == fused
-    assert fuse_by(paper_policy().fusion, candidates, 3.0, 2.0) == fuse(candidates, 3.0, 2.0)
-
-
-@given(scored, scored, st.sampled_from([(3.0, 2.0), (1.0, 1.0)]))
-@settings(deadline=None)
-def test_reciprocal_ranks_look_at_the_order_alone(
-    exact: tuple[Hit, ...], semantic: tuple[Hit, ...], weights: tuple[float, float]
-) -> None:
-    fused = fuse_ranks(Candidates(exact, semantic), *weights)
-    assert sorted(ids(fused)) == sorted({found.chunk.chunk_id for found in (*exact, *semantic)})
-    bent = tuple(Hit(found.chunk, found.score**3) for found in exact)
-    assert fuse_ranks(Candidates(bent, semantic), *weights) == fused
-    # What the documentation says of the relative threshold: on eight candidates a side, below this nothing is dropped.
-    if fused:
-        assert select(fused, 20, 61 / 68 * min(weights) / sum(weights) - 1e-9) == fused
 
 
 def test_a_budget_takes_the_best_until_it_is_full() -> None:

@@ -75,7 +75,6 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "answering.prompts.answer.ends_within_answer": prompts.ends_within_answer,
     "answering.prompts.answer.parse_answer": lambda text: prompts.parse_answer(text, "What was it?"),
     "answering.prompts.split.parse_split": lambda text: prompts.parse_split(text, "What was it?", 4),
-    "answering.prompts.sections.read_sections": lambda text: prompts.read_sections(text, 40, 3),
     "answering.prompts.step.parse_step": prompts.parse_step,
     "answering.prompts.split.read_split": lambda text: prompts.read_split(text, 4),
     "answering.prompts.step.read_step": prompts.read_step,

@@ -9,7 +9,7 @@ import pytest
 
 from okralong.pipelines.answering.cost_model import plan_bound
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.retrieve import fuse_by
+from okralong.pipelines.answering.retrieve import fuse
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import (
     VECTORS_PLACE,
@@ -79,7 +79,7 @@ async def test_other_retrievers_give_other_candidates(retriever: str) -> None:
     tools = tools_for(sara__retriever=retriever, sara__selection="none")
     answer = await ask(tools)
     found = await ScriptedTools([ALDER, BIRCH]).retrieve("x", QUESTION, granularity=64, k=10)
-    wanted = list(found.semantic) if retriever == "semantic" else fuse_by(tools.policy.fusion, found, 1.0, 1.0)
+    wanted = list(found.semantic) if retriever == "semantic" else fuse(found, 1.0, 1.0)
     assert [passage.chunk_ids[0] for passage in answer.context] == [hit.chunk.chunk_id for hit in wanted[:5]]
     assert [hit.chunk.chunk_id for hit in wanted[:10]] != [hit.chunk.chunk_id for hit in found.exact]
     assert answer.plan is not None

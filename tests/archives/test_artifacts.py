@@ -19,9 +19,11 @@ from okralong.pipelines.archive.artifacts import ARTIFACTS, PURGED, Artifact, Ar
 from okralong.pipelines.core.schemas import ARTIFACTS as SCHEMA
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import QuestionError, Usage
+from okralong.pipelines.indexing import chunking
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.maintenance import purge, vacuum
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.models import serving
 from okralong.pipelines.models.serving import choose
 from okralong.pipelines.models.weights import EMBEDDED
 from tests.archives.nights import made_up, night, words_in
@@ -49,21 +51,22 @@ def files(at: Path) -> list[Path]:
     return sorted(path for path in (at / ARTIFACTS).rglob("*") if path.is_file())
 
 
-def test_a_model_that_is_served_here_is_its_weights(tmp_path: Path) -> None:
+def test_a_model_that_is_served_here_is_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = night(tmp_path / "archive", {name: made_up(name) for name in "ab"})
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
-        (folder / name).write_text("{}")
+    model, tokenizer = tmp_path / "model.gguf", tmp_path / "tokenizer"
+    model.write_text("{}")
+    tokenizer.mkdir()
+    (tokenizer / "tokenizer.json").write_text("{}")
+    monkeypatch.setattr(serving, "gguf_tokenizer", lambda gguf: tokenizer)
 
     def mine() -> str:
-        served = choose(str(folder), "transformers", parallel=1, window=512)
-        model = {"base_url": EMBEDDED, "model": served.name, "tokenizer": served.tokenizer}
-        return place(archive, **model, weights=served.identity).key
+        served = choose(str(model), "auto", parallel=1, window=512)
+        given = {"base_url": EMBEDDED, "model": served.name, "tokenizer": served.tokenizer}
+        return place(archive, **given, weights=served.identity).key
 
     before = mine()
     assert mine() == before
-    os.utime(folder / "model.safetensors", (1, 1))  # trained anew in place: weights of the same size
+    os.utime(model, (1, 1))  # trained anew in place: weights of the same size
     assert mine() != before
     shipped = {"base_url": EMBEDDED, "model": "SmolLM2-135M-Instruct-reader-Q8_0"}
     assert len({place(archive, **shipped, weights=f"llama.cpp:0+{reader}").key for reader in "abb"}) == 2
@@ -107,11 +110,12 @@ def test_it_is_found_by_content_method_values_and_generator(tmp_path: Path) -> N
         place(archive, "z")
 
 
-def test_other_chunks_or_another_encoder_are_another_artifact(tmp_path: Path) -> None:
+def test_other_chunks_or_another_encoder_are_another_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {name: made_up(name) for name in "ab"}
-    sentences = night(tmp_path / "sentences", texts, config=IndexConfig(granularities=[32], shards=1))
-    words = night(tmp_path / "words", texts, config=IndexConfig(granularities=[32], shards=1, boundaries="words"))
-    assert place(sentences).key != place(words).key
+    config = IndexConfig(granularities=[32], shards=1)
+    today = night(tmp_path / "today", texts, config=config)
+    monkeypatch.setattr(chunking, "CHUNKER", 1)
+    assert place(today).key != place(night(tmp_path / "earlier", texts, config=config)).key
 
 
 def test_a_changed_document_does_not_find_it_and_vacuum_takes_it_away(tmp_path: Path) -> None:

@@ -101,17 +101,9 @@ def test_what_an_earlier_chunker_cut_is_cut_again_and_its_versions_stay(
     folders = {folder.name for folder in (tmp_path / "grown" / "chunks").iterdir()}
     vacuum(Folder.of(tmp_path / "grown"), keep=1)
     kept = {folder.name for folder in (tmp_path / "grown" / "chunks").iterdir()}
-    assert kept == {f"granularity={size}-{chunking.cut_name('sentences')}" for size in CONFIG.granularities}
+    assert kept == {f"granularity={size}-{chunking.cut_name()}" for size in CONFIG.granularities}
     assert len(folders) == 2 * len(kept)
     assert contents(Archive.open(str(tmp_path / "grown"))) == contents(after)
-
-
-def test_chunks_that_end_at_words_are_not_cut_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = CONFIG.model_copy(update={"boundaries": "words"})
-    with monkeypatch.context() as earlier:
-        earlier.setattr(chunking, "CHUNKER", 1)
-        before = night(tmp_path, {"a": made_up("a")}, config=words)
-    assert night(tmp_path, {"a": made_up("a")}, config=words).version == before.version
 
 
 def test_the_diff_names_what_came_and_went_also_between_shard_counts(tmp_path: Path) -> None:

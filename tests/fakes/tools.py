@@ -23,7 +23,6 @@ from okralong.pipelines.archive.cover import read_cover
 from okralong.pipelines.archive.metadata import DocumentFacts
 from okralong.pipelines.archive.names import DocumentNames
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     NO_SCORES,
@@ -47,7 +46,6 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.methods.registry import FullPolicy
-from okralong.pipelines.statements.outline import outline_of
 from tests.fakes.confidence import covering
 
 Scripted = str | Exception | Reply | Callable[[Sequence[Message]], str]
@@ -210,9 +208,6 @@ class ScriptedTools:
             for each in self.by_doc_id.values()
         )
         return DocumentNames.of(facts).named(query)
-
-    async def outline(self, doc_id: str) -> Sequence[OutlineNode]:
-        return outline_of(self.by_doc_id[doc_id])
 
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES

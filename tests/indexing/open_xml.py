@@ -151,22 +151,6 @@ def frame(inner: str) -> str:
     )
 
 
-def diagram(*points: tuple[str, str], links: Sequence[tuple[str, str]] = ()) -> Part:
-    """The data of a SmartArt drawing: points as (id, text), the first without text, links from parent to child."""
-    first, *others = points
-    inner = f'<dgm:pt modelId="{first[0]}" type="doc"/>' + "".join(
-        f'<dgm:pt modelId="{key}"><dgm:t><a:p><a:r><a:t>{text}</a:t></a:r></a:p></dgm:t></dgm:pt>'
-        for key, text in others
-    )
-    inner += '<dgm:pt modelId="shown" type="pres"><dgm:t><a:p><a:r><a:t>twice</a:t></a:r></a:p></dgm:t></dgm:pt>'
-    arrows = "".join(
-        f'<dgm:cxn modelId="c{number}" srcId="{parent}" destId="{child}" srcOrd="{number}"/>'
-        for number, (parent, child) in enumerate(links)
-    )
-    content = element("dgm:dataModel", f"<dgm:ptLst>{inner}</dgm:ptLst><dgm:cxnLst>{arrows}</dgm:cxnLst>")
-    return Part("diagramData", "word/diagrams/data1.xml", content)
-
-
 def chart(plots: str, title: str = "") -> Part:
     """A chart part with plots in XML."""
     named = (

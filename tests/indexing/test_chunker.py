@@ -14,7 +14,7 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Section, TableSpan
 from okralong.pipelines.indexing import chunking as chunker
 from okralong.pipelines.indexing import chunking as units
-from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries, chunk_document
+from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, chunk_document
 from tests.indexing.growth import LINEAR, growth
 
 PIECES = st.one_of(
@@ -49,9 +49,9 @@ def documents(draw: st.DrawFn) -> Document:
 
 
 @settings(max_examples=150, deadline=None)
-@given(documents(), st.integers(MIN_GRANULARITY, 120), st.sampled_from(["sentences", "words"]))
-def test_chunks_tile_fit_mark_tables_and_repeat(doc: Document, granularity: int, at: Boundaries) -> None:
-    chunks = chunk_document(doc, granularity, at)
+@given(documents(), st.integers(MIN_GRANULARITY, 120))
+def test_chunks_tile_fit_mark_tables_and_repeat(doc: Document, granularity: int) -> None:
+    chunks = chunk_document(doc, granularity)
     assert "".join(chunk.text for chunk in chunks) == doc.text
     place = 0
     for ordinal, chunk in enumerate(chunks):
@@ -63,7 +63,7 @@ def test_chunks_tile_fit_mark_tables_and_repeat(doc: Document, granularity: int,
         cut = {t.table_id for t in doc.table_spans if any(t.start_char < edge < t.end_char for edge in edges)}
         assert (chunk.table_id in cut) if cut else (chunk.table_id is None)
         place = chunk.end_char
-    assert chunks == chunk_document(doc, granularity, at)
+    assert chunks == chunk_document(doc, granularity)
 
 
 def test_chunks_end_at_sentences_and_not_at_abbreviations_or_decimals() -> None:
@@ -81,14 +81,6 @@ def test_a_sentence_ends_with_its_line_also_in_small_letters() -> None:
     assert {chunk.text[-6:] for chunk in chunk_document(Document("d", wrapped * 30, sha256="a" * 64), 60)} == {
         "them.\n"
     }
-
-
-def test_chunks_cut_at_words_are_filled_to_the_last_one() -> None:
-    doc = Document("d", "The orchard sold its apples to the mill in autumn. " * 40, sha256="0" * 64)
-    *full, _ = chunk_document(doc, 64, "words")
-    assert min(chunk.n_tokens for chunk in full) >= 63  # the largest word has two tokens
-    assert all(chunk.text[-1].isalpha() or chunk.text[-1] == "." for chunk in full)
-    assert max(chunk.n_tokens for chunk in chunk_document(doc, 64)) < 60
 
 
 def test_a_wrapped_sentence_is_kept_whole() -> None:
@@ -171,9 +163,8 @@ def test_a_chunk_that_is_half_full_ends_before_a_section_that_would_not_fit() ->
     parts = [f"Part {n}\n" + f"The mill number {n} grinds the flour of its valley. " * 7 + "\n\n" for n in range(9)]
     doc = Document("d", "".join(parts), sha256="a" * 64)
     assert [chunk.text for chunk in chunk_document(doc, 120)] == parts
-    # Where the next section fits whole it is taken, and words are cut without a look at headings.
+    # Where the next section fits whole it is taken.
     assert chunk_document(doc, 256)[0].text == "".join(parts[:2])
-    assert chunk_document(doc, 120, "words")[0].text != parts[0]
 
 
 def test_the_head_of_every_page_is_no_heading() -> None:
@@ -207,12 +198,11 @@ def test_an_emoji_family_is_not_torn() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", ["sentences", "words"])
 @pytest.mark.parametrize("unit", [".", "a", " ", "\n", "a. b\n", "a ", "1 ", "e\u0301"])
-def test_hostile_texts_take_linear_time(unit: str, at: Boundaries) -> None:
+def test_hostile_texts_take_linear_time(unit: str) -> None:
     def work(size: int) -> None:
         text = unit * (size // len(unit))
-        chunks = chunk_document(Document("d", text, sha256="a" * 64), 32, at)
+        chunks = chunk_document(Document("d", text, sha256="a" * 64), 32)
         assert "".join(chunk.text for chunk in chunks) == text
 
     assert growth(work, 12_000) < LINEAR
@@ -252,7 +242,7 @@ def test_the_units_of_a_long_line_never_stand_in_memory_together(unit: str) -> N
     count_tokens("the tokenizer is loaded")
     tracemalloc.start()
     try:
-        for _ in units.fitting_units(doc, 150, "sentences"):
+        for _ in units.fitting_units(doc, 150):
             pass
         _, peak = tracemalloc.get_traced_memory()
     finally:

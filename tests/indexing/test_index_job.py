@@ -91,7 +91,7 @@ def test_chunks_tile_and_vectors_are_unit(indexed: Indexed, granularity: int) ->
     folder = Folder.of(archive)
     texts = {doc_id: Archive.open(archive).document(doc_id).text for doc_id in Archive.open(archive).doc_ids()}
     chunks = sorted(
-        chunks_folder(folder, granularity, cut_name("sentences")).read_tables(CHUNKS).to_pylist(),
+        chunks_folder(folder, granularity, cut_name()).read_tables(CHUNKS).to_pylist(),
         key=lambda chunk: (chunk["doc_id"], chunk["ordinal"]),
     )
     chunks = [chunk for chunk in chunks if chunk["text"] != "Not the first alder."]

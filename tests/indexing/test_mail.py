@@ -17,7 +17,6 @@ from okralong.pipelines.core.types import section_at
 from okralong.pipelines.indexing.documents import BadRow, ParserOutput, RawDocument, Source
 from okralong.pipelines.indexing.formats import mail
 from okralong.pipelines.indexing.formats.mail import read_mail
-from okralong.pipelines.indexing.formats.tnef import rtf_text, unpack
 from okralong.pipelines.indexing.parsers import read_source
 from tests.indexing import office_files
 from tests.indexing.growth import LINEAR, growth
@@ -209,79 +208,26 @@ def test_attached_mails(file: Path) -> None:
         assert "The old limit was 3." in read(file, parts("mixed", plain("See below."), held)).text
 
 
-def tnef(*attributes: tuple[int, bytes]) -> bytes:
-    """A container of Outlook; attributes of attachments have the level 2."""
-    said = [struct.pack("<IH", 0x223E9F78, 1)]
-    for name, data in attributes:
-        level = 2 if name in (0x9002, 0x8010, 0x800F, 0x9005) else 1
-        said.append(struct.pack("<BII", level, 0x60000 | name, len(data)) + data)
-        said.append(struct.pack("<H", sum(data) & 0xFFFF))
-    return b"".join(said)
-
-
-def prop(name: int, data: bytes, kind: int = 0x102) -> bytes:
-    if kind == 3:
-        return struct.pack("<HH", kind, name) + data
-    padded = data + bytes(-len(data) % 4)
-    return struct.pack("<HHII", kind, name, 1, len(data)) + padded
-
-
-def properties(*each: bytes) -> bytes:
-    return struct.pack("<I", len(each)) + b"".join(each)
-
-
-RTF = b"{\\rtf1\\ansi\\ansicpg1252 The limit is \\'80 5.\\par}"
-RAW_RTF = struct.pack("<II4sI", len(RTF) + 12, len(RTF), b"MELA", 0) + RTF
-
-
-def outlook(data: bytes) -> str:
-    return attached("winmail.dat", data, "application/ms-tnef")
+TNEF = "application/ms-tnef"
 
 
 @pytest.mark.documented(".eml", "`winmail.dat` of Outlook")
-def test_winmail(file: Path) -> None:
-    named = properties(
-        struct.pack("<HH16sIII", 3, 0x8001, bytes(16), 0, 7, 1),
-        struct.pack("<HH16sII", 0xB, 0x8002, bytes(16), 1, 6) + b"a\0b\0\0\0" + bytes(2) + bytes(4),
-        prop(0x3707, "Änderung des Limits.txt\0".encode("utf-16-le"), 0x1F),
-        prop(0x370E, b"text/plain\0", 0x1E),
-    )
-    picture = properties(prop(0x370E, b"image/png\0", 0x1E), prop(0x3712, b"id\0", 0x1E))
-    inner = tnef((0x9003, properties(prop(0x1000, "Inner text 8.\0".encode("utf-16-le"), 0x1F))))
-    object_ = properties(prop(0x3701, bytes(16) + inner, 0xD), prop(0x3001, b"Fwd\0", 0x1E))
-    container = tnef(
-        (0x9007, struct.pack("<II", 1252, 0)),
-        (0x9003, properties(prop(0x1000, b"Same text.\0", 0x1E), prop(0x1009, RAW_RTF))),
-        (0x9002, bytes(14)), (0x8010, b"AENDER~1.TXT\0"), (0x800F, b"The code is ZX-440."), (0x9005, named),
-        (0x9002, bytes(14)), (0x8010, b"img.png\0"), (0x800F, b"\x89PNG"), (0x9005, picture),
-        (0x9002, bytes(14)), (0x9005, object_),
-        (0x9002, bytes(14)), (0x8010, b"all.zip\0"), (0x800F, b"PK"),
-    )  # fmt: skip
-    found = read(file, parts("mixed", plain("Same text."), outlook(container)))
-    assert "Attachments: winmail.dat (Änderung des Limits.txt, img.png, Fwd, all.zip)" in found.text
-    assert body(found) == "Same text.\n\nThe code is ZX-440.\n\nInner text 8."
-    where = str(section_at(found.sections, found.text.index("ZX-440")))
-    assert where == "attachment winmail.dat, Änderung des Limits.txt"
-    assert lost(found) == "1 attachment (winmail.dat, all.zip)"
-    assert "Same text." in body(read(file, parts("mixed", outlook(container))))
-
-    page = tnef((0x9003, properties(prop(0x1013, b"<p>The limit is 5 \x80.</p>"), prop(0x3FDE, b"\xe4\4\0\0", 3))))
-    assert body(read(file, parts("mixed", outlook(page)))) == "The limit is 5 €."
-    rtf = tnef((0x9003, properties(prop(0x1009, RAW_RTF))))
-    assert body(read(file, parts("mixed", outlook(rtf)))) == "The limit is € 5."
-    odd = tnef((0x9003, properties(prop(0x1009, b"x" * 40))))
-    assert lost(read(file, parts("mixed", outlook(odd)))) == "1 text in RTF"
-    for broken in (container[:-40], b"no container", b""):
-        found = read(file, parts("mixed", plain("Text."), outlook(broken)))
-        assert (body(found), lost(found)) == ("Text.", "1 attachment (winmail.dat)")
-
-
-def test_compressed_rtf() -> None:
-    """The example of the specification of the compression (MS-OXRTFCP, 3.1)."""
-    packed = bytes.fromhex(
-        "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af82068656c090020627705b06c647d0a800fa0"
-    )
-    assert rtf_text(packed).strip() == "hello world"
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("winmail.dat", "application/ms-tnef"),
+        ("WIN.DAT", "application/octet-stream"),
+        ("memo.txt", "application/ms-tnef"),
+    ],
+)
+def test_containers_of_outlook_are_named(file: Path, name: str, kind: str) -> None:
+    held = attached(name, struct.pack("<IH", 0x223E9F78, 1) + b"The code is ZX-440.", kind)
+    found = read(file, parts("mixed", plain("Text 5."), held))
+    assert f"Attachments: {name}\n\nText 5." in found.text
+    assert (body(found), lost(found)) == ("Text 5.", f"1 attachment ({name})")
+    assert (found.metadata["attachments"], found.metadata["attachments_not_read"]) == ("1", "1")
+    alone = read(file, HEAD + held)
+    assert (body(alone), lost(alone)) == ("", f"1 attachment ({name})")
 
 
 @pytest.mark.documented(".eml", "invitations (iCalendar)")
@@ -392,11 +338,6 @@ def test_mails_take_linear_time(file: Path) -> None:
     assert many("--e\n\na 1\n", "Content-Type: multipart/mixed; boundary=e\n\n{}") < LINEAR
     assert many("--e\n\na 1\n", "Content-Type: multipart/alternative; boundary=e\n\n{}") < LINEAR
     assert many("A;B=C", "Content-Type: text/calendar\n\nBEGIN:VEVENT\n{}\n") < LINEAR
-
-    def containers(size: int) -> None:
-        unpack(tnef(*[(0x9002, bytes(14)), (0x8010, b"a\0")] * size))
-
-    assert growth(containers, 2_000) < LINEAR
     assert growth(lambda size: decoded(b"\xff\xe4" * size), 20_000) < LINEAR
 
 
@@ -428,16 +369,3 @@ def test_a_body_that_makes_its_parser_fail_leaves_the_rest(file: Path, monkeypat
     monkeypatch.setattr(mail, "page_of_html", fail)
     found = read(file, parts("alternative", plain("Text."), html("<p>Text 5.</p>")))
     assert (body(found), lost(found)) == ("Text.", "1 page that cannot be read")
-    rtf = b"{\\rtf1\\uc99999999999 \\u99999999999? hi}"
-    packed = struct.pack("<II", len(rtf) + 12, len(rtf)) + b"MELA" + bytes(4) + rtf
-    odd = tnef((0x9003, properties(prop(0x1009, packed))))
-    assert lost(read(file, parts("mixed", outlook(odd)))) == "1 text in RTF"
-
-
-def test_names_in_winmail_are_one_short_line(file: Path) -> None:
-    name = b"n" * 300 + b"\r\nSubject: other.pdf\0"
-    odd = tnef((0x9002, b""), (0x8010, name), (0x800F, b"no PDF"))
-    bad, _ = readings(file, parts("mixed", plain("Text."), outlook(odd)))
-    assert isinstance(bad, BadRow)
-    assert bad.doc_id.endswith("n Subject: other.pdf")
-    assert len(bad.doc_id) == len("a, winmail.dat, ") + 200

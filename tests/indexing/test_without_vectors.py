@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from okralong.pipelines.answering.retrieve import fuse_by
+from okralong.pipelines.answering.retrieve import fuse
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import search, stored_vectors
 from okralong.pipelines.core.config import load_config
@@ -95,7 +95,7 @@ async def test_a_next_version_takes_rows_over_and_a_purge_works(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("given", "key"),
-    [({"dense": {"index": "hnsw"}}, "dense.index hnsw"), ({"compressor": "shipped"}, "compressor needs vectors")],
+    [({"dense": {"index": "ivf"}}, "dense.index ivf"), ({"compressor": "shipped"}, "compressor needs vectors")],
 )
 def test_what_needs_vectors_is_refused_with_its_key(given: dict[str, object], key: str) -> None:
     with pytest.raises(ValueError, match=key):
@@ -135,9 +135,8 @@ def test_strategies_that_retrieve_by_vectors_are_refused_before_anything_is_spen
 
 def test_policies_that_choose_by_vectors_say_so() -> None:
     policy = load_config(FullPolicy, "policy/default.yaml")
-    novel = load_config(FullPolicy, "policy/default.yaml", {"selection.method": "novelty"})
     dense = load_config(FullPolicy, "policy/default.yaml", {"fusion.only": "semantic"})
-    assert [describe("okralong", each).needs.vectors for each in (policy, novel, dense)] == [False, True, True]
+    assert [describe("okralong", each).needs.vectors for each in (policy, dense)] == [False, True]
     budget = load_config(FullPolicy, "policy/default.yaml", {"budget_rag.retriever": "semantic"})
     assert [describe("budget_rag", each).needs.vectors for each in (policy, budget)] == [False, True]
     assert describe("sara", policy).needs.vectors
@@ -146,6 +145,5 @@ def test_policies_that_choose_by_vectors_say_so() -> None:
 async def test_bm25_ranks_whatever_the_weights_where_nothing_is_semantic(tmp_path: Path) -> None:
     archive = index_here(str(tmp_path), RAW, NONE)
     found = await search(archive.clients(64), WORDS, None, (), 5)
-    fusion = load_config(FullPolicy, "policy/default.yaml").fusion
     for weights in ((0.0, 1.0), (2.0, 3.0)):
-        assert [hit.chunk for hit in fuse_by(fusion, found, *weights)] == [hit.chunk for hit in found.exact]
+        assert [hit.chunk for hit in fuse(found, *weights)] == [hit.chunk for hit in found.exact]

@@ -160,7 +160,7 @@ def test_a_night_over_http_with_a_machine_lost_in_each_job(
     code, said = end(index)
     assert code == 0, said
     for size in SIZES:
-        folders = [chunks_folder(Folder.of(place), size, cut_name("sentences")) for place in (sample_archive, ARCHIVE)]
+        folders = [chunks_folder(Folder.of(place), size, cut_name()) for place in (sample_archive, ARCHIVE)]
         here, there = (folder.read_tables(CHUNKS).sort_by("chunk_id") for folder in folders)
         assert there.equals(here)
         assert there.num_rows > 0

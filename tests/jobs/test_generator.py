@@ -46,8 +46,7 @@ async def test_a_run_with_a_reader_serves_it_and_asks_it_as_it_was_trained(
     limits = CompletionLimits(generate=48)
     with generator(embedded(reader=str(random_reader), max_completion_tokens=limits), tmp_path) as served:
         assert served.llm.demonstrations is True
-        constrained = served.facts["engine"] != "transformers"  # which serves on a GPU
-        assert served.llm.constrained is constrained
+        assert served.llm.constrained is True
         assert served.facts["reader"]["name"] == "random"
         assert f"+{served.facts['reader']['digest']}:" in served.facts["identity"]
         ledger = RunLedger(Folder.of(tmp_path / "run"), None)
@@ -60,9 +59,8 @@ async def test_a_run_with_a_reader_serves_it_and_asks_it_as_it_was_trained(
             await client.aclose()
             await ledger.close()
     assert reply.text
-    if constrained:
-        assert served.llm.model == f"SmolLM2-135M-Instruct-random-Q8_0@{served.facts['reader']['digest']}"
-        assert READ.fullmatch(reply.text), reply.text
+    assert served.llm.model == f"SmolLM2-135M-Instruct-random-Q8_0@{served.facts['reader']['digest']}"
+    assert READ.fullmatch(reply.text), reply.text
 
 
 def test_the_bare_model_is_shown_an_example_unless_told_otherwise(tmp_path: Path) -> None:

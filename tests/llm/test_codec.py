@@ -33,8 +33,7 @@ RECORDED = {
         '{"workflow":"split","granularity":150,"count":5,"candidates":20,"exact_weight":3.0,"semantic_weight"'
         ':2.0,"threshold":0.1,"extension_tokens":0,"recover_tables":true,"max_sub_questions":4,"sub_question_'
         'count":5,"max_steps":3,"escalate":false,"reasons":["because"],"max_tokens":null,"sub_question_tokens'
-        '":null,"neighbour_weight":0.0,"most":null,"escalate_under":0.0,"escalate_to":null,"sect'
-        'ions":null}'
+        '":null,"neighbour_weight":0.0,"most":null,"escalate_under":0.0,"escalate_to":null}'
     ),
     3: (
         '{"text":"na\\u00efve \\u2603 \\ud83d","model":"m","usage":{"prompt_tokens":3,"cached_tokens":1,"complet'
@@ -58,8 +57,9 @@ def test_bodies_of_earlier_releases_are_read_and_written_to_the_byte(place: int)
     assert decode(type(value), RECORDED[place]) == value
 
 
-def test_a_plan_of_an_earlier_release_has_no_chosen_sections() -> None:
-    assert decode(Plan, RECORDED[1].replace(',"sections":null', "")) == VALUES[1]
+@pytest.mark.parametrize("sections", ["null", '[{"doc_id":"a","score":1.0}]'])
+def test_the_chosen_sections_of_a_plan_of_an_earlier_release_are_ignored(sections: str) -> None:
+    assert decode(Plan, f'{RECORDED[1][:-1]},"sections":{sections}}}') == VALUES[1]
 
 
 def test_a_passage_of_an_earlier_release_shows_its_text() -> None:

@@ -37,9 +37,9 @@ def test_each_version_has_its_own_columns() -> None:
     assert columns_in(LEDGER, "4") == LEDGER.names[:-1]
     assert columns_in(LEDGER, "5") == LEDGER.names
     assert columns_in(LEDGER, "6") is columns_in(LEDGER, "?") is None
-    assert columns_in(DOCUMENTS, "1") == DOCUMENTS.names[:-5]
-    assert columns_in(DOCUMENTS, "2") == DOCUMENTS.names[:-4]
-    assert columns_in(DOCUMENTS, "3") == DOCUMENTS.names[:-3]
+    assert columns_in(DOCUMENTS, "1") == DOCUMENTS.names[:-4]
+    assert columns_in(DOCUMENTS, "2") == DOCUMENTS.names[:-3]
+    assert columns_in(DOCUMENTS, "3") == DOCUMENTS.names[:-2]
     assert columns_in(DOCUMENTS, "4") == DOCUMENTS.names[:-2]
     assert columns_in(DOCUMENTS, "5") == DOCUMENTS.names[:-1]
     assert columns_in(DOCUMENTS, "6") == DOCUMENTS.names

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models import serving
 from okralong.pipelines.models.weights import available_cores, cpu_precision, device, dtype_for, multiplies_bfloat16
 
@@ -24,21 +27,21 @@ def test_named_precision_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "gpu", "installed", "engine"),
-    [
-        ("x86_64", False, True, "openvino"),
-        ("x86_64", False, False, "llama.cpp"),
-        ("aarch64", False, True, "llama.cpp"),
-        ("x86_64", True, True, "transformers"),
-    ],
+    ("machine", "installed", "engine"),
+    [("x86_64", True, "openvino"), ("x86_64", False, "llama.cpp"), ("aarch64", True, "llama.cpp")],
 )
 def test_the_machine_decides_which_engine_serves_the_embedded_generator(
-    machine: str, gpu: bool, installed: bool, engine: str, monkeypatch: pytest.MonkeyPatch
+    machine: str, installed: bool, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving.platform, "machine", lambda: machine)
-    monkeypatch.setattr(serving, "best_device", lambda: "cuda" if gpu else "cpu")
     monkeypatch.setattr(serving, "find_spec", lambda name: object() if installed else None)
     served = serving.choose("embedded", "auto", parallel=1, window=512)
     assert served.engine == engine
     assert served.identity.startswith(f"{engine}:")
-    assert served.identity.endswith(":bfloat16" if gpu else ":q8_0")
+    assert served.identity.endswith(":q8_0")
+
+
+def test_a_folder_of_safetensors_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"convert_hf_to_gguf\.py, or name your own endpoint"):
+        serving.choose(str(tmp_path), "auto", parallel=1, window=512)

@@ -148,18 +148,8 @@ def _served(engine: Any, gguf: Path) -> Any:
 
 @pytest.mark.parametrize(
     ("model", "engine", "window"),
-    [("embedded", "auto", 9000), ("/no/such/model.gguf", "auto", 512), ("no-such-folder", "transformers", 512)],
+    [("embedded", "auto", 9000), ("/no/such/model.gguf", "auto", 512), ("no-such-folder", "auto", 512)],
 )
 def test_what_cannot_be_served_is_refused(model: str, engine: Any, window: int) -> None:
     with pytest.raises(ConfigError):
         EmbeddedServer.start(engine=engine, model=model, window=window)
-
-
-@pytest.mark.soak
-def test_transformers_engine_in_float32() -> None:
-    with EmbeddedServer.start(model=str(converted_model()), precision="float32") as running:
-        assert running.engine == "transformers"
-        reply = chat(running, "What is the capital of France?", max_tokens=12)
-        assert "Paris" in reply["choices"][0]["message"]["content"]
-        assert reply["usage"]["prompt_tokens"] == 37
-    assert wait_until_gone(running.pid)

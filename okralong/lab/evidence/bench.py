@@ -20,7 +20,6 @@ from okralong.lab.evidence.retrievals import RememberedReader, Retrievals
 from okralong.lab.evidence.tools import (
     Analyze,
     BenchTools,
-    Likelihood,
     Lookup,
     analyzed_by,
     given,
@@ -34,13 +33,12 @@ from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import answer_prompt
-from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval, sort_hits
-from okralong.pipelines.core.types import Analysis, Candidates, Hit, Passage, Plan
+from okralong.pipelines.answering.retrieve import primary_retrieval, sort_hits
+from okralong.pipelines.core.types import Analysis, Candidates, Chunk, Hit, Passage, Plan
 from okralong.pipelines.methods.okralong import orchestrate
-from okralong.pipelines.sara.artifact import ArrayCompressor
 
-RANK_CONSTANT: Final = 60.0
-"""Rank constant of the plain hybrid method (Cormack et al. 2009, section 2)."""
+_RANK_CONSTANT: Final = 60.0
+"""The constant of reciprocal rank fusion (Cormack et al. 2009, section 2)."""
 
 
 @dataclass(frozen=True)
@@ -87,18 +85,15 @@ class Row:
 class PolicyRun:
     """The method ``okralong`` under a policy, with its analyzer and writer, at a point of its curve.
 
-    If ``analyzer`` is None, the gold labels are used; then all questions of the set must have a type. Policies with
-    ``selection.method: csi`` need ``likelihood``, those with ``selection.space: compressor`` need ``compressor``, and
-    those that ``rerank`` need ``reader``. ``query_prefix`` is prepended to queries when they are embedded. ``labels``
+    If ``analyzer`` is None, the gold labels are used; then all questions of the set must have a type. Policies
+    that ``rerank`` need ``reader``. ``query_prefix`` is prepended to queries when they are embedded. ``labels``
     replace those of the analyzer (see ``PolicyMethod``).
     """
 
     policy: Policy
     analyzer: Analyzer | None
     writer: Writer
-    likelihood: Likelihood | None = None
     query_prefix: str = ""
-    compressor: ArrayCompressor | None = None
     reader: RememberedReader | None = None
     labels: Mapping[LabelField, str] = field(default_factory=dict)
 
@@ -130,7 +125,16 @@ def ranked(found: Candidates, retriever: str) -> Sequence[Hit]:
         return found.exact
     if retriever == "semantic":
         return found.semantic
-    return fuse_ranks(found, 1.0, 1.0, RANK_CONSTANT)
+    return fuse_ranks(found)
+
+
+def fuse_ranks(found: Candidates) -> list[Hit]:
+    """Return the union of both lists by reciprocal ranks, the sum of 1 / (60 + rank) in each."""
+    scores: dict[Chunk, float] = {}
+    for side in (found.exact, found.semantic):
+        for rank, hit in enumerate(side, start=1):
+            scores[hit.chunk] = scores.get(hit.chunk, 0.0) + 1.0 / (_RANK_CONSTANT + rank)
+    return sort_hits([Hit(chunk, score) for chunk, score in scores.items()])
 
 
 async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> list[Row]:
@@ -144,9 +148,7 @@ async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> l
             question.item.gold_queries,
             await _analyze(bench, run, question),
             run.writer,
-            run.likelihood,
             run.query_prefix,
-            run.compressor,
             run.reader,
         )
         if not isinstance(run.writer, GoldWriter):  # a model may write other queries the next time

@@ -12,8 +12,7 @@ from okralong.pipelines.answering.analyzers.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.indexing.chunking import Boundaries
-from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
+from okralong.pipelines.models.weights import SHIPPED
 
 Count = Annotated[int, Field(ge=1, le=200)]
 Scale = Annotated[float, Field(gt=0, le=20)]
@@ -74,13 +73,12 @@ class SetChoice(Settings):
 class PlainMethod(Settings):
     """A single retrieval of ``count`` chunks, shown best first. ``counts`` are the points of its curve.
 
-    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``. ``rerank`` is the number of first chunks that
+    ``query_prefix`` is as in ``configs/index.yaml``. ``rerank`` is the number of first chunks that
     ``reranker``, one of the sweep's ``rerankers``, reorders.
     """
 
     retriever: Retriever
     query_prefix: str = ""
-    boundaries: Boundaries = "sentences"
     granularity: Annotated[int, Field(ge=16, le=8192)]
     count: Count
     counts: list[Count] = Field(min_length=1)
@@ -104,12 +102,11 @@ class PolicyMethod(Settings):
     model with the shipped reader adapter). ``reranker`` is one of the sweep's ``rerankers``, for a policy that ranks by
     a cross-encoder.
     ``scales`` are factors on every count and token budget of the policy, and the points of its curve; 1 must be among
-    them. ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
+    them. ``query_prefix`` is as in ``configs/index.yaml``.
     """
 
     policy: str
     query_prefix: str = ""
-    boundaries: Boundaries = "sentences"
     analyzer: str = RULES
     labels: dict[LabelField, str] = Field(default_factory=dict)
     writer: Literal["gold", "embedded", "reader"] = "gold"
@@ -155,11 +152,9 @@ class Sweep(SweepSettings):
 
     With ``side: all``, sets of the format ``own``, which were not used in training, are taken as a whole. All other
     methods are compared with those in ``against``, on each set and over all sets. The methods in ``pictured`` are drawn
-    in the picture; ``words`` is a text to print above the figures. ``scorer`` is the language model of policies with
-    ``selection.method: csi``: "embedded", a model folder or a hub name. ``compressor`` is that of policies with
-    ``selection.space: compressor``: "shipped" or a folder that ``okralong train-sara`` wrote. ``analyzers`` and
-    ``rerankers`` define further analyzers and cross-encoders, by the names that methods use. ``at_tokens`` is a number
-    of context tokens at which the methods are compared in addition.
+    in the picture; ``words`` is a text to print above the figures. ``analyzers`` and ``rerankers`` define further
+    analyzers and cross-encoders, by the names that methods use. ``at_tokens`` is a number of context tokens at which
+    the methods are compared in addition.
     """
 
     side: Literal["validation", "tune", "test", "all"]
@@ -169,8 +164,6 @@ class Sweep(SweepSettings):
     pictured: list[str] = Field(default_factory=list)
     words: str = ""
     at_tokens: Annotated[int, Field(ge=1)] | None = None
-    scorer: str = Field(default=EMBEDDED, min_length=1)
-    compressor: str = Field(default=SHIPPED, min_length=1)
     analyzers: dict[str, AnalyzerConfig] = Field(default_factory=dict)
     rerankers: dict[str, RerankerConfig] = Field(default_factory=dict)
 

@@ -93,16 +93,15 @@ def markdown(
 
 def _words(choice: PlainMethod | PolicyMethod) -> str:
     prefixed = f", queries embedded after {choice.query_prefix!r}" if choice.query_prefix else ""
-    cut = "" if choice.boundaries == "sentences" else f", chunks cut at {choice.boundaries}"
     if isinstance(choice, PlainMethod):
         counts = ", ".join(map(str, choice.counts))
-        points = f"(curve: {counts}){prefixed}{cut}"
+        points = f"(curve: {counts}){prefixed}"
         return f"{choice.count} chunks of {choice.granularity} tokens by {choice.retriever} {points}"
     changed = "".join(f", {key} = {value}" for key, value in choice.overrides.items())
     scales = ", ".join(f"{scale:g}" for scale in choice.scales)
     policy = f"{public_name(choice.policy)}{changed}"
     labels = "".join(f" with {field} {label}" for field, label in choice.labels.items())
-    return f"{policy}; analyzer {choice.analyzer}{labels}, queries by {choice.writer} (scales: {scales}){prefixed}{cut}"
+    return f"{policy}; analyzer {choice.analyzer}{labels}, queries by {choice.writer} (scales: {scales}){prefixed}"
 
 
 def public_name(source: str) -> str:
@@ -114,7 +113,7 @@ def public_name(source: str) -> str:
 def _dumped(sweep: Sweep) -> dict[str, Any]:
     """Return the sweep's keys as JSON values, as they were run."""
     content = sweep.model_dump()
-    for key in ("catalog", "split", "scorer"):
+    for key in ("catalog", "split"):
         content[key] = public_name(content[key])
     for analyzer in content["analyzers"].values():
         for key in ("model", "adapter"):

@@ -85,7 +85,7 @@ class DataSetStore:
         by = "" if config.embedding.model == EMBEDDED else f"-{Path(config.embedding.model).name}"
         # An archive has only one table of compressed chunks, so another compressor needs another archive.
         table = "" if config.compressor in (NONE, AUTO, SHIPPED) else f"-{_fingerprint(config.compressor)}"
-        cut = f"{config.boundaries}-at-{sizes}{by}{table}"
+        cut = f"sentences-at-{sizes}{by}{table}"
         withheld = f"-without-{choice.withheld}" if choice.withheld else ""
         return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-{cut}{withheld}"
 

@@ -15,9 +15,8 @@ from okralong.lab.evidence.bench import Bench, PolicyRun, Row, run_plain, run_po
 from okralong.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, Sweep
 from okralong.lab.evidence.retrievals import Remembered, RememberedReader
 from okralong.lab.evidence.sets import Material, Say
-from okralong.lab.evidence.tools import Likelihood
 from okralong.lab.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
-from okralong.pipelines.answering.analyzers.analysis import Analyzer, ScorerConfig, load_scorer
+from okralong.pipelines.answering.analyzers.analysis import Analyzer
 from okralong.pipelines.answering.analyzers.analyzer import Corrupted, load_analyzer
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
@@ -25,12 +24,10 @@ from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.config import parse_config, read_config
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.core.wording import counted
-from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.models.weights import SHIPPED
-from okralong.pipelines.sara.artifact import ArrayCompressor
-from okralong.pipelines.sara.config import NONE, compressor_folder
+from okralong.pipelines.sara.config import NONE
 
 SCALED: Final = ("contextual", "factoid", "split", "step")
 """The sections of a policy whose counts and token budgets are multiplied by a scale."""
@@ -50,7 +47,7 @@ def run_sweep(
     wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
     if not wanted <= writers.keys():
         raise ValueError("A method of the sweep needs a writer model that was not given.")
-    analyzers, likelihood, compressor = _analyzers(sweep), _likelihood(sweep, policies), compressor_of(sweep, policies)
+    analyzers = _analyzers(sweep)
     readers = {name: RememberedReader(name, partial(load_reranker, each)) for name, each in rerankers(sweep).items()}
     runs = {
         name: {
@@ -58,9 +55,7 @@ def run_sweep(
                 policy,
                 analyzers[m.analyzer],
                 writers[m.writer],
-                likelihood,
                 m.query_prefix,
-                compressor,
                 readers[m.reranker] if policy.needs_reranker else None,
                 m.labels,
             )
@@ -74,14 +69,14 @@ def run_sweep(
     material = Material.read(
         sweep, sweep.sets, sweep.side, data, work, say, gold_types=gold, skip=InputError
     )  # all sets are read first, so that a bad one does not waste an hour
-    indexes = index_configs(sweep, policies)
+    config = index_config(sweep, policies)
     rows: list[Row] = []
     for choice in (each for each in sweep.sets if each.named in material.pooled):
         documents = material.pooled[choice.named]
         asked = counted(len(documents.questions), "question")
         say(f"{choice.named}: {asked}, {counted(len(documents.documents), 'document')}")
-        benches = {at: material.store.bench(choice, documents, config) for at, config in indexes.items()}
-        rows += asyncio.run(_run_set(sweep, benches, runs, readers, say))
+        bench = material.store.bench(choice, documents, config)
+        rows += asyncio.run(_run_set(sweep, bench, runs, readers, say))
     return rows
 
 
@@ -102,19 +97,6 @@ def _check_side(sweep: Sweep) -> None:
             "used to choose the shipped models and policies. Choose a side of the split, or sets of the format own "
             "alone."
         )
-
-
-def _likelihood(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> Likelihood | None:
-    if any(policy.needs_scorer for by_scale in policies.values() for policy in by_scale.values()):
-        return load_scorer(ScorerConfig(model=sweep.scorer)).score
-    return None
-
-
-def compressor_of(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> ArrayCompressor | None:
-    """Load the compressor if a policy of the sweep needs it, else return None."""
-    if any(policy.needs_compressor for by_scale in policies.values() for policy in by_scale.values()):
-        return ArrayCompressor.load(compressor_folder(sweep.compressor))
-    return None
 
 
 def _analyzers(sweep: Sweep) -> dict[str, Analyzer | None]:
@@ -141,33 +123,27 @@ def scaled_policies(method: PolicyMethod) -> dict[float, Policy]:
     return {scale: _scaled(plain, scale) for scale in method.scales}
 
 
-def index_configs(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> dict[Boundaries, IndexConfig]:
-    """Return the index configs of each set: one archive, for all methods, per kind of chunk boundaries."""
-    sizes: dict[Boundaries, set[int]] = {}
+def index_config(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> IndexConfig:
+    """Return the index config of each set, whose archive is for all methods."""
+    wanted: set[int] = set()
     for name, method in sweep.methods.items():
-        wanted = sizes.setdefault(method.boundaries, set())
         if isinstance(method, PlainMethod):
             wanted.add(method.granularity)
         else:
             wanted.update(size for policy in policies[name].values() for size in policy.granularities())
-    return {
-        at: IndexConfig(granularities=sorted(found), boundaries=at, embedding=EACH, compressor=NONE)
-        for at, found in sizes.items()
-    }
+    return IndexConfig(granularities=sorted(wanted), embedding=EACH, compressor=NONE)
 
 
 async def _run_set(
     sweep: Sweep,
-    benches: Mapping[Boundaries, Bench],
+    bench: Bench,
     runs: Mapping[str, Mapping[float, PolicyRun]],
     readers: Mapping[str, RememberedReader],
     say: Say,
 ) -> list[Row]:
     rows: list[Row] = []
-    for bench in benches.values():
-        bench.retrievals.prepare(_known_queries(sweep, bench))
+    bench.retrievals.prepare(_known_queries(sweep, bench))
     for name, method in sweep.methods.items():
-        bench = benches[method.boundaries]
         if isinstance(method, PlainMethod):
             rows += await run_plain(bench, name, method, readers[method.reranker])
         else:

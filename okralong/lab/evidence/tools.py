@@ -21,7 +21,6 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
-from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     Analysis,
@@ -35,8 +34,6 @@ from okralong.pipelines.core.types import (
     Reply,
     Usage,
 )
-from okralong.pipelines.sara.artifact import ArrayCompressor
-from okralong.pipelines.statements.outline import outline_of
 
 COMPLETION_LIMIT: Final = 512  # project default
 """Tokens of the window that are kept free for a reply."""
@@ -47,14 +44,11 @@ LOOK_UP: Final = "retrieval"
 Analyze = Callable[[AnalysisInput], Awaitable[Analysis]]
 """A function that analyzes a question with its primary chunks and the retrievers' scores."""
 
-Likelihood = Callable[[str, Sequence[str]], list[list[float]]]
-"""See ``LikelihoodModel.score``."""
-
 
 class BenchTools(QuestionTools):
     """The tools of one question. ``doc_ids`` is its resolved scope; ``gold_queries`` are the set's own queries.
 
-    ``likelihood`` and ``compressor`` are None if the policy does not need them. ``calls`` is the number of prompts for
+    ``calls`` is the number of prompts for
     which the writer wrote queries, ``prompt_tokens`` that of o200k tokens in all prompts, including the answer prompt
     but without worked examples.
     """
@@ -67,19 +61,11 @@ class BenchTools(QuestionTools):
         gold_queries: tuple[str, ...],
         analyze: Analyze,
         writer: Writer,
-        likelihood: Likelihood | None = None,
         query_prefix: str = "",
-        compressor: ArrayCompressor | None = None,
         reader: RememberedReader | None = None,
     ) -> None:
         async def embed(texts: list[str]) -> Vectors:
             return retrievals.encoder.encode([query_prefix + text for text in texts])
-
-        async def score(prefix: str, texts: list[str]) -> list[list[float]]:
-            return likelihood(prefix, texts) if likelihood else []
-
-        async def compress(vectors: Vectors) -> Vectors:
-            return compressor.pooled(vectors) if compressor else vectors
 
         found = reader or reader_of(policy)
         # Escalation is off: the bench measures what is shown, not answers.
@@ -92,8 +78,6 @@ class BenchTools(QuestionTools):
                 shards=retrievals.shards,
                 embed=embed,
                 analyze=analyze,
-                score=score if likelihood else None,
-                compress=compress if compressor else None,
                 read=None if found is None else found.port,
             ),
             generator=offline,
@@ -218,10 +202,6 @@ class Lookup:
     def named(self, query: str) -> dict[str, float]:
         """See ``Tools``."""
         return {} if self.scope_size < 2 else self.retrievals.archive.names.named(query, self.doc_ids)
-
-    async def outline(self, doc_id: str) -> Sequence[OutlineNode]:
-        """See ``Retriever``."""
-        return outline_of(self.retrievals.archive.document(doc_id))
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
         """See ``Tools``."""

@@ -203,7 +203,7 @@ def model_writers(sweep: Sweep, work: Path) -> Iterator[dict[str, ModelWriter]]:
                 server.model,
                 server.identity,
                 demonstrate=reader is None,
-                constrained=reader is not None and server.engine != "transformers",
+                constrained=reader is not None,
             )
             count = token_counter(str(server.tokenizer))
             writers[name] = asking_writer(served, work / "replies.jsonl", server.window, count)

@@ -458,6 +458,6 @@ def _check(plans: Sequence[CellPlan]) -> None:
                 )
         if plan.strategy.needs.scorer and plan.config.scorer is None:
             raise ConfigError(
-                f"The cell {plan.named.cell} needs a local language model that measures likelihoods, for its strategy "
-                "or its policy's selection of evidence. Add scorer: {model: embedded} to the sweep's overrides."
+                f"The cell {plan.named.cell} needs a local language model that measures likelihoods. "
+                "Add scorer: {model: embedded} to the sweep's overrides."
             )

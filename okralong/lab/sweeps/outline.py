@@ -21,7 +21,7 @@ from okralong.lab.datasets.pooling import Pooled
 from okralong.lab.sweeps.config import CellPlan, JudgeConfig
 from okralong.lab.sweeps.judge import MOST_CONTEXT, ToJudge, ToMark, judge_prompt, marks_prompt
 from okralong.pipelines.answering.cost_model import Forecast, Prompt, forecast_of_plan
-from okralong.pipelines.answering.organizer import choosing_sections, organize
+from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.tokens import count_tokens
@@ -263,7 +263,7 @@ def forecasts_by_sizes(
         found = []
         for evidence, share in ((False, sizes.absent), (True, 1 - sizes.absent)):
             analysis = Analysis(known, "same", evidence, {known: 1.0}, {"same": 1.0}, float(evidence), "expected")
-            plan = choosing_sections(organize(analysis, policy, precise=False), policy)
+            plan = organize(analysis, policy, precise=False)
             forecast = forecast_of_plan(plan, whole, sizes.overhead)
             found.append((share, replace(forecast, full_text=full_text)))
         return found

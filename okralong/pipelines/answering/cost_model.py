@@ -8,13 +8,11 @@ What a question is *expected* to cost is estimated from the same ``Forecast`` of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
-from okralong.pipelines.answering.prompts import TREE_TOKENS
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Plan, Usage
-from okralong.pipelines.llm.config import SECTIONS
 from okralong.pipelines.llm.prices import Price
 
 PROMPT_OVERHEAD: Final = 600  # project default
@@ -83,8 +81,7 @@ def plan_reserve(
     """
     usd = _usd_at_most(generator, plan_bound(plan, table_tokens, generator.window, generator.completion_limit, typed))
     if plan.escalate_to == "stronger" and stronger is not None:
-        again = replace(plan, sections=None)  # it uses the sections that the first generator chose
-        second = plan_bound(again, table_tokens, stronger.window, stronger.completion_limit, typed)
+        second = plan_bound(plan, table_tokens, stronger.window, stronger.completion_limit, typed)
         usd += _usd_at_most(stronger, second)
     if plan.escalate_to == "precise" and not plan.escalate:  # else the bound includes it
         whole = Usage(generator.window, 0, generator.completion_limit("full_text"))
@@ -155,12 +152,11 @@ def forecast_of_plan(
         one = (shown or own_size)(count, bound)
         return tuple(round(min(number * one, whole)) + overhead for number in range(1, look_ups + 1))
 
-    first = () if plan.sections is None else (Prompt(SECTIONS, min(TREE_TOKENS, whole) + overhead),)
     if plan.workflow == "split":
         answer = growth(plan.sub_question_count, plan.sub_question_tokens, plan.max_sub_questions)
-        return Forecast((*first, Prompt("split", overhead)), "split", answer)
+        return Forecast((Prompt("split", overhead),), "split", answer)
     if plan.workflow == "step":
         # One more look-up follows the last step; only the answer prompt contains it.
         answer = growth(plan.count, plan.max_tokens, plan.max_steps + 1)
-        return Forecast(first, "step", answer, answer[:-1])
-    return Forecast((*first, Prompt("generate", growth(plan.count, plan.max_tokens, 1)[0])))
+        return Forecast((), "step", answer, answer[:-1])
+    return Forecast((Prompt("generate", growth(plan.count, plan.max_tokens, 1)[0]),))

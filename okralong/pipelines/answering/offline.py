@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from okralong.pipelines.answering.models import Generator, GeneratorCall
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.core.types import NobodyAsked, Plan, Reply, Usage
-from okralong.pipelines.llm.config import ANALYZE, SECTIONS
+from okralong.pipelines.llm.config import ANALYZE
 
 
 async def shortest_reply(call: GeneratorCall) -> Reply:
@@ -16,7 +16,7 @@ async def shortest_reply(call: GeneratorCall) -> Reply:
     Raises NobodyAsked for roles whose reply is structured. The keyword rules then analyze, and there are no further
     look-ups.
     """
-    if call.role in (ANALYZE, SECTIONS, "split", "step", "documents"):
+    if call.role in (ANALYZE, "split", "step", "documents"):
         raise NobodyAsked("Nobody was asked: this is an estimate.")
     return Reply(f"Answer: {UNANSWERABLE}", "none", Usage(), "stop", 0.0)
 

@@ -7,10 +7,8 @@ with its reason in words, so that users see what they pay for.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from okralong.pipelines.answering.languages import language_name
-from okralong.pipelines.answering.policy import Policy, ScopePolicy
+from okralong.pipelines.answering.policy import SAME_WEIGHT, Policy, ScopePolicy
 from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.types import Analysis, Pattern, Plan, Usage, Workflow
 from okralong.pipelines.core.wording import counted
@@ -52,9 +50,6 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool, langua
         )
     if scope.neighbours:
         reasons.append(f"its evidence runs on → a chunk's better neighbour counts {scope.neighbours:g} in its score")
-    if policy.selection.method != "none":
-        by = "embedding novelty" if policy.selection.method == "novelty" else "conditional self-information"
-        reasons.append(f"of the {policy.selection.pool} best candidates, the chunks are chosen one by one by {by}")
     if precise:
         reasons.append('precise mode → the full text is read if the reply is "unanswerable"')
     again = policy.escalate
@@ -84,16 +79,6 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool, langua
     )
 
 
-def choosing_sections(plan: Plan, policy: Policy) -> Plan:
-    """Return ``plan`` with the call in which the generator chooses sections, if the policy has one."""
-    if policy.sections.by != "generator":
-        return plan
-    reason = (
-        f"the generator chooses up to {counted(policy.sections.most, 'section')} by title → their chunks rank higher"
-    )
-    return replace(plan, sections=(), reasons=(*plan.reasons, reason))
-
-
 def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
     """Return the weights ``(exact, semantic)``: the preferred retriever's is larger; for "same" they are equal.
 
@@ -106,7 +91,7 @@ def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
         return fusion.preferred_weight, fusion.other_weight
     if pattern == "semantic":
         return fusion.other_weight, fusion.preferred_weight
-    return fusion.same_weight, fusion.same_weight
+    return SAME_WEIGHT, SAME_WEIGHT
 
 
 def _workflow(analysis: Analysis | None, policy: Policy, language: str) -> tuple[Workflow, str]:

@@ -85,21 +85,21 @@ class NamedPolicy(Settings):
     documents: Count = 16
 
 
+SAME_WEIGHT: Final = 1.0
+"""The weight of both retrievers for the pattern "same", "1:1" in the paper's appendix B.3."""
+
+
 class FusionPolicy(Settings):
-    """The assembled retriever, which fuses the ``candidates`` best chunks of each retriever by ``method``.
+    """The assembled retriever, which fuses the ``candidates`` best chunks of each retriever.
 
     The retriever that suits the question's pattern has the weight ``preferred_weight``, the other one ``other_weight``;
-    for the pattern "same" both have ``same_weight``. Chunks below ``threshold`` times the best score are dropped. Only
-    ``method: reciprocal_rank`` uses ``rank_constant``. ``surroundings`` and ``named`` are off if null; ``only`` names
-    the one retriever to use.
+    for the pattern "same" both have the same. Chunks below ``threshold`` times the best score are dropped.
+    ``surroundings`` and ``named`` are off if null; ``only`` names the one retriever to use.
     """
 
-    method: Literal["minmax", "reciprocal_rank"]
-    rank_constant: Annotated[float, Field(ge=0, le=10_000)]
     candidates: Count
     preferred_weight: Weight
     other_weight: Weight
-    same_weight: Weight
     threshold: Share
     surroundings: SurroundingsPolicy | None = None
     named: NamedPolicy | None = None
@@ -107,11 +107,8 @@ class FusionPolicy(Settings):
 
     @model_validator(mode="after")
     def _some_weight(self) -> Self:
-        if self.preferred_weight + self.other_weight == 0 or self.same_weight == 0:
-            raise ValueError(
-                "preferred_weight + other_weight and same_weight must each be above 0: otherwise no chunk could be "
-                "ranked"
-            )
+        if self.preferred_weight + self.other_weight == 0:
+            raise ValueError("preferred_weight + other_weight must be above 0: otherwise no chunk could be ranked")
         return self
 
 
@@ -129,24 +126,6 @@ class RerankPolicy(Settings):
     weight: Share = 1.0
     largest: Tokens = 256
     follow: Annotated[int, Field(ge=0, le=10)] = 0
-
-
-class SectionsPolicy(Settings):
-    """Ranking by the sections of documents (``answering/sections.py``). Not in the paper.
-
-    The scores of chunks in exhibits, certifications, signatures, tables of contents and boilerplate are multiplied by
-    ``lower`` (1: as others), unless the question asks for such a section. If ``by`` is "code", the ``most`` sections
-    whose titles fit the question best raise their chunks, each by up to ``weight`` times the best score; those among
-    the first ``candidates`` chunks of their documents become candidates. If ``by`` is "generator", the methods
-    ``okralong`` and ``okralong_precise`` ask the generator once per question for up to ``most`` sections
-    (``answering/choose_sections.py``); without a usable reply, and elsewhere, it is as "code".
-    """
-
-    lower: Annotated[float, Field(gt=0, le=1)] = 1.0
-    by: Literal["none", "code", "generator"] = "none"
-    most: Annotated[int, Field(ge=1, le=20)] = 3
-    weight: Weight = 0.3
-    candidates: Count = 200
 
 
 class ReadPolicy(Settings):
@@ -202,23 +181,6 @@ class EscalatePolicy(Settings):
     to: Literal["stronger", "precise"]
 
 
-class SelectionPolicy(Settings):
-    """How to select the chunks to show from the fused candidates: the best ones, or greedily those that add most.
-
-    ``method`` "none" takes the best ones. "novelty" compares embeddings; "csi" uses the conditional self-information of
-    a local language model, which the run must configure (``scorer``). The chunks are chosen from the first ``pool``
-    candidates. ``trade_off`` is the weight of relevance against novelty. ``condition_on_question`` puts the question
-    before the chosen chunks when self-information is measured. ``space`` is the vector space in which "novelty" is
-    measured: that of the archive's encoder or of SARA's compressor.
-    """
-
-    method: Literal["none", "novelty", "csi"]
-    pool: Count
-    trade_off: Share
-    condition_on_question: bool
-    space: Literal["encoder", "compressor"] = "encoder"
-
-
 class ContextPolicy(Settings):
     """The context processor.
 
@@ -256,14 +218,23 @@ class FullTextPolicy(Settings):
     fallback_count: Count
 
 
-REMOVED: Final[dict[str, Any]] = {
+_FORMER: Final[dict[str, Any]] = {
+    "fusion.method": "minmax",
+    "fusion.rank_constant": 60.0,
+    "fusion.same_weight": 1.0,
+    "selection": {
+        "method": "none",
+        "pool": 10,
+        "trade_off": 0.0,
+        "condition_on_question": False,
+        "space": "encoder",
+    },
     "doubt": {"below": 0.0, "workflow": "linear"},
     "line_items.types": [],
     "line_items.count": 2,
     "step.carry": "passages",
 }
-"""Keys that a policy file may no longer set: they were off in every shipped policy and gained nothing when measured
-(``docs/results.md``). These values are still part of fingerprints, so that fingerprints stay the same."""
+"""Values of removed keys (``core.config.REMOVED_KEYS``) that fingerprints include, so that these stay the same."""
 
 
 class Policy(Settings):
@@ -281,13 +252,11 @@ class Policy(Settings):
     contextual: ScopePolicy
     factoid: ScopePolicy
     fusion: FusionPolicy
-    selection: SelectionPolicy
     context: ContextPolicy
     split: SplitPolicy
     step: StepPolicy
     full_text: FullTextPolicy
     rerank: RerankPolicy = RerankPolicy()
-    sections: SectionsPolicy = Field(default=SectionsPolicy(), exclude_if=lambda given: given == SectionsPolicy())
     read: ReadPolicy = ReadPolicy()
     line_items: LineItemsPolicy = LineItemsPolicy()
     over_documents: OverDocumentsPolicy = OverDocumentsPolicy()
@@ -312,18 +281,9 @@ class Policy(Settings):
     def identity(self) -> dict[str, Any]:
         """Return the parts of the policy that a run's fingerprint includes."""
         content = self.model_dump(mode="json")
-        for key, value in REMOVED.items():
+        for key, value in _FORMER.items():
             section, _, name = key.partition(".")
             content[section] = content[section] | {name: value} if name else value
-        return content
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_removed(cls, content: Any) -> Any:
-        for key in REMOVED if isinstance(content, dict) else ():
-            section, _, name = key.partition(".")
-            if section in content and (not name or name in (content[section] or {})):
-                raise ConfigError(f"{key} was removed, because it gained nothing. Delete it from the policy.")
         return content
 
     @model_validator(mode="after")
@@ -334,15 +294,10 @@ class Policy(Settings):
         return self
 
     @property
-    def needs_scorer(self) -> bool:
-        """True if the run needs a local language model that measures likelihoods."""
-        return self.selection.method == "csi"
-
-    @property
     def uses_pattern(self) -> bool:
         """True if the analyzer's pattern can change a plan: if it decides the weights of the two retrievers."""
         fusion = self.fusion
-        return fusion.only is None and not fusion.preferred_weight == fusion.other_weight == fusion.same_weight
+        return fusion.only is None and not fusion.preferred_weight == fusion.other_weight == SAME_WEIGHT
 
     @property
     def uses_evidence(self) -> bool:
@@ -355,14 +310,9 @@ class Policy(Settings):
         return self.rerank.candidates > 0 or bool(self.read.types) or self.escalate is not None
 
     @property
-    def needs_compressor(self) -> bool:
-        """True if the run needs SARA's compressor to select chunks."""
-        return self.selection.method == "novelty" and self.selection.space == "compressor"
-
-    @property
     def needs_vectors(self) -> bool:
-        """True if the archive needs dense vectors, for selection or because they are the only retriever."""
-        return self.selection.method == "novelty" or self.fusion.only == "semantic"
+        """True if the archive needs dense vectors, because they are the only retriever."""
+        return self.fusion.only == "semantic"
 
     def granularities(self) -> list[int]:
         """Return the chunk sizes, in tokens, that an archive must have for this policy."""

@@ -34,8 +34,6 @@ from okralong.pipelines.answering.tools import ESCALATED, Branch
 from okralong.pipelines.archive.search import search, stored_compressed, stored_vectors
 from okralong.pipelines.core.codec import decode, encode
 from okralong.pipelines.core.languages import ENGLISH, UNKNOWN
-from okralong.pipelines.core.loops import off_loop
-from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.telemetry import QuestionTrace
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import (
@@ -58,7 +56,6 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.llm.config import ANALYZE
 from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.statements.outline import outline_of
 
 
 class StepLog(Protocol):
@@ -477,11 +474,6 @@ class QuestionTools:
         if self.doc_ids and doc_id not in self.doc_ids:
             raise QuestionError(f"The document {doc_id!r} is outside the scope of question {self.question.query_id!r}.")
         return self.models.archive.document(doc_id)
-
-    async def outline(self, doc_id: str) -> Sequence[OutlineNode]:
-        """See ``Retriever``. Raises QuestionError for a document outside the question's scope."""
-        document = await self.full_text(doc_id)
-        return await off_loop(len(document.text), partial(outline_of, document))
 
     async def gather(self, branches: Sequence[Branch]) -> list[Any]:
         """See ``Tools``."""

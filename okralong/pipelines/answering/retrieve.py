@@ -13,13 +13,9 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from okralong.pipelines.answering import sections
 from okralong.pipelines.answering.analyzers.words import STOP_WORDS
-from okralong.pipelines.answering.policy import FusionPolicy
 from okralong.pipelines.answering.rerank import rerank, stretched
-from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Retriever, Tools
-from okralong.pipelines.core.outline import FoundSection
 from okralong.pipelines.core.types import Candidates, Chunk, Hit, Plan, RetrieverScores
 
 
@@ -27,24 +23,15 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     """Return the chunks that ``plan`` shows for ``query``, most important first.
 
     Steps: ``step`` and, if the policy enables them, ``step/wide`` (larger chunks raise the scores of smaller ones),
-    ``step/named`` (a second search in the documents that the query names), ``step/rerank`` (the cross-encoder) and
-    ``step/select`` (selection).
+    ``step/named`` (a second search in the documents that the query names) and ``step/rerank`` (the cross-encoder).
 
     Raises:
         QuestionError: The question's scope names no document.
     """
     weights = plan.exact_weight, plan.semantic_weight
     k = max(plan.candidates, plan.count)
-    fused, _ = await _ranked(tools, step, query, plan.granularity, k, weights, plan.neighbour_weight, plan.sections)
-    selection = tools.policy.selection
-    if selection.method == "none":
-        return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
-    pool = select(fused, selection.pool, plan.threshold)
-    # Each choice by a language model is expensive, so choose only as many chunks as would fit if they were the
-    # shortest.
-    shortest = within_tokens(sorted(pool, key=lambda hit: hit.chunk.n_tokens), plan.max_tokens)
-    chosen = await choose(tools, f"{step}/select", query, pool, min(plan.count, len(shortest)))
-    return within_tokens(chosen, plan.max_tokens)
+    fused, _ = await _ranked(tools, step, query, plan.granularity, k, weights, plan.neighbour_weight)
+    return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
 
 
 async def dense_retrieval(tools: Retriever, step: str, query: str, plan: Plan) -> list[Hit]:
@@ -73,27 +60,24 @@ async def _ranked(
     k: int,
     weights: tuple[float, float],
     neighbours: float = 0.0,
-    chosen: Sequence[FoundSection] | None = None,
 ) -> tuple[list[Hit], Candidates]:
     """Return the ranked chunks after fusion, boosts and reranking, and the results of both retrievers."""
     fusion = tools.policy.fusion
     found = await tools.retrieve(step, query, granularity=granularity, k=k)
-    fused = fuse_by(fusion, found, *weights)
+    fused = fuse(found, *weights)
     if neighbours:
         fused = boost_by_neighbours(fused, neighbours)
     around = fusion.surroundings
     if around is not None and around.granularity > granularity and tools.scope_size <= (around.most_documents or _ALL):
         wide = await tools.retrieve(f"{step}/wide", query, granularity=around.granularity, k=k)
-        fused = boost_by_wider(fused, fuse_by(fusion, wide, *weights), around.weight)
+        fused = boost_by_wider(fused, fuse(wide, *weights), around.weight)
     meant = meant_documents(tools, query)
     if fusion.named is not None and meant:
         there = await tools.retrieve(f"{step}/named", query, granularity=granularity, k=k, doc_ids=sorted(meant))
-        fused = boost_by_named(fused, fuse_by(fusion, there, *weights), meant, fusion.named.weight)
-    ranking = await sections.Ranking.of(tools, step, query, names_in(query), fused, meant)
-    fused = await ranking.raised(fused, granularity, chosen)
+        fused = boost_by_named(fused, fuse(there, *weights), meant, fusion.named.weight)
     if granularity <= tools.policy.rerank.largest:
         fused = await rerank(tools, f"{step}/rerank", query, fused)
-    return ranking.lowered(fused), found
+    return fused, found
 
 
 _ALL: Final = 10**9
@@ -133,59 +117,18 @@ def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) ->
     """Return the union of both lists by S = w_e * exact + w_s * semantic, best first, ties by chunk_id.
 
     BM25 scores and cosine similarities have different scales, so each list is stretched to 0..1 first. A chunk that a
-    retriever did not return has the score 0 there.
-    """
-    exact, semantic = (stretched([hit.score for hit in side]) for side in (candidates.exact, candidates.semantic))
-    return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
-
-
-def fuse_ranks(
-    candidates: Candidates, exact_weight: float, semantic_weight: float, rank_constant: float = 60
-) -> list[Hit]:
-    """Return the union of both lists by reciprocal ranks, S = w_e / (k + rank_e) + w_s / (k + rank_s).
-
-    This is reciprocal rank fusion (Cormack et al. 2009, whose constant is the default) with weights, a project default.
-    The scores are close together: with k = 60 and 20 candidates each, the last chunk of a retriever has 61/80 of its
-    top score. A chunk that only a retriever with weight w returned has at least 0.76 * w / (w_e + w_s) of the best
-    possible score. A relative threshold below that drops no chunk.
-    """
-    exact = reciprocal_ranks(len(candidates.exact), rank_constant)
-    semantic = reciprocal_ranks(len(candidates.semantic), rank_constant)
-    return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
-
-
-def fuse_by(policy: FusionPolicy, candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
-    """Fuse as the policy's ``method`` says.
-
-    If the archive has no vectors, chunks are ranked by BM25, whatever the weights.
+    retriever did not return has the score 0 there. If the archive has no vectors, chunks are ranked by BM25, whatever
+    the weights.
     """
     if not candidates.semantic:
         exact_weight = exact_weight or 1.0
-    if policy.method == "reciprocal_rank":
-        return fuse_ranks(candidates, exact_weight, semantic_weight, policy.rank_constant)
-    return fuse(candidates, exact_weight, semantic_weight)
-
-
-def _weighted_sum(
-    candidates: Candidates,
-    exact: Sequence[float],
-    semantic: Sequence[float],
-    exact_weight: float,
-    semantic_weight: float,
-) -> list[Hit]:
     chunks: dict[str, Chunk] = {}
     fused: dict[str, float] = defaultdict(float)
-    sides = (candidates.exact, exact, exact_weight), (candidates.semantic, semantic, semantic_weight)
-    for hits, shares, weight in sides:
-        for hit, share in zip(hits, shares, strict=True):
+    for hits, weight in ((candidates.exact, exact_weight), (candidates.semantic, semantic_weight)):
+        for hit, share in zip(hits, stretched([hit.score for hit in hits]), strict=True):
             chunks[hit.chunk.chunk_id] = hit.chunk
             fused[hit.chunk.chunk_id] += weight * share
     return sort_hits([Hit(chunks[chunk_id], score) for chunk_id, score in fused.items()])
-
-
-def reciprocal_ranks(count: int, rank_constant: float) -> list[float]:
-    """Return 1 / (``rank_constant`` + rank) for ``count`` hits; the first has rank 1."""
-    return [1.0 / (rank_constant + rank) for rank in range(1, count + 1)]
 
 
 def sort_hits(hits: Sequence[Hit]) -> list[Hit]:

@@ -7,11 +7,11 @@ relevant chunk is always chosen first.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from okralong.pipelines.answering.policy import SelectionPolicy
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Hit
 
@@ -53,21 +53,18 @@ Score = Callable[[str, Sequence[str]], Awaitable[list[list[float]]]]
 """``Tools.score``: log-likelihood of each token of some texts after a shared prefix."""
 
 SEPARATOR = "\n\n"  # project default
-"""The text after the question and after each chosen chunk."""
+"""The text after each chosen chunk."""
 
 
-async def choose_surprising(
-    hits: Sequence[Hit], score: Score, count: int, trade_off: float, question: str = ""
-) -> list[Hit]:
+async def choose_surprising(hits: Sequence[Hit], score: Score, count: int, trade_off: float) -> list[Hit]:
     """Return at most ``count`` of ``hits`` (best first, each once) by self-information (SARA equations 6 and 7).
 
-    It is measured after the ``question``, unless that is empty, and the chosen chunks. ``score`` is called once for
-    each choice after the first. For ``trade_off`` see ``choose_greedily``.
+    It is measured after the chosen chunks. ``score`` is called once for each choice after the first. For ``trade_off``
+    see ``choose_greedily``.
     """
 
     async def novelty(chosen: Sequence[Hit], rest: Sequence[Hit]) -> Sequence[float]:
-        read = [question] if question else []
-        prefix = "".join(text.strip() + SEPARATOR for text in [*read, *(hit.chunk.text for hit in chosen)])
+        prefix = "".join(hit.chunk.text.strip() + SEPARATOR for hit in chosen)
         return [self_information(logs) for logs in await score(prefix, [hit.chunk.text.strip() for hit in rest])]
 
     return await choose_greedily(hits, count, trade_off, novelty)
@@ -120,29 +117,30 @@ def closeness(target: Vectors, chosen: Vectors, candidates: Vectors) -> list[flo
     return [-distance for distance in distances]
 
 
-# The policy's selection, which is journaled before it is used.
-
-
 async def choose(
-    tools: Tools, step: str, query: str, pool: Sequence[Hit], count: int, selection: SelectionPolicy | None = None
+    tools: Tools,
+    step: str,
+    query: str,
+    pool: Sequence[Hit],
+    count: int,
+    *,
+    method: Literal["novelty", "csi"],
+    space: Literal["compressor", "encoder"],
+    trade_off: float,
 ) -> list[Hit]:
-    """Return at most ``count`` of ``pool`` (best first, each once), in the order of choice.
-
-    ``selection`` is the policy's by default; its method must not be "none".
+    """Return at most ``count`` of ``pool`` (best first, each once), in the order of choice, which is journaled.
 
     Raises:
         ConfigError: The method needs a scorer or a compressor and the run has none. A run checks this before it starts.
     """
-    by = selection or tools.policy.selection
 
     async def pick() -> list[Hit]:
-        if by.method == "csi":
-            question = query if by.condition_on_question else ""
-            return await choose_surprising(pool, tools.score, count, by.trade_off, question)
+        if method == "csi":
+            return await choose_surprising(pool, tools.score, count, trade_off)
         vectors = [*await tools.embed([query]), *await tools.vectors(pool)]
-        if by.space == "compressor":
+        if space == "compressor":
             vectors = await tools.compress(vectors)
         rows = np.asarray(vectors, dtype=np.float32)
-        return await choose_novel(pool, rows[0], rows[1:], count, by.trade_off)
+        return await choose_novel(pool, rows[0], rows[1:], count, trade_off)
 
     return await tools.record_choice(step, query, pool, pick) if min(len(pool), count) > 1 else list(pool[:count])

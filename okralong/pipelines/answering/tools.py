@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol
 
 from okralong.pipelines.answering.confidence_model import ConfidenceModel
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.types import (
     NO_SCORES,
     Analysis,
@@ -105,10 +104,6 @@ class Retriever(Protocol):
 
         The result is empty if the scope has one document.
         """
-        ...
-
-    async def outline(self, doc_id: str) -> Sequence[OutlineNode]:
-        """Return the tree of sections of a document of the scope (see ``core.outline``)."""
         ...
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:

@@ -39,7 +39,6 @@ from okralong.pipelines.archive.versions import (
     read_version,
 )
 from okralong.pipelines.core.languages import ENGLISH
-from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.schemas import DOCUMENTS, READ_IN_PART
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tables import Table
@@ -353,6 +352,5 @@ def _document(row: dict[str, Any], tables: tuple[Table, ...] | None) -> Document
         metadata=dict(row["metadata"] or ()),
         sections=tuple(Section(**section) for section in row.get("sections") or ()),
         tables=tables,
-        outline=None if row.get("outline") is None else tuple(OutlineNode(**node) for node in row["outline"]),
         language=row.get("language") or "",
     )

@@ -19,7 +19,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from okralong.pipelines.archive.files import DenseConfig, RowRanges
+from okralong.pipelines.archive.files import DenseConfig, RowRanges, cells_for
 from okralong.pipelines.core.types import ConfigError
 
 SLACK: Final = 16
@@ -173,35 +173,29 @@ TRAINING: Final = 64
 """Number of training vectors per cell; more improve little. FAISS warns below 39 and uses at most 256. project
 default"""
 
-CONSTRUCTION: Final = 100
-"""``efConstruction`` of the graph, between FAISS's default of 40 and the usual 200. project default"""
-
-GRAPH_EFFORT: Final = 2048
-"""Most nodes to visit in a graph; with more it is slower than comparing every vector of the shard. project default"""
-
 
 @dataclass(frozen=True)
 class ApproximateIndex:
-    """A FAISS index over the rows of a shard. ``effort`` is the number of cells (ivf) or nodes (hnsw) per search."""
+    """A FAISS index over the rows of a shard. ``effort`` is the number of cells to visit per search."""
 
     index: Any
     effort: int
 
     @classmethod
-    def open(cls, path: Path, effort: int, rows: int, dimension: int) -> ApproximateIndex:
-        """Map an index file. Raises ValueError if it is unreadable or belongs to other vectors."""
+    def open(cls, path: Path, effort: int, rows: int, dimension: int) -> ApproximateIndex | None:
+        """Map an index file; None for a graph of an earlier release. Raises ValueError if it is of other vectors."""
         try:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
             raise ValueError(f"{path.name} cannot be read: {error}") from error
         if (index.ntotal, index.d) != (rows, dimension):
             raise ValueError(f"{path.name} has {index.ntotal} rows of {index.d}, not {rows} of {dimension}")
-        return cls(index, effort)
+        return cls(index, effort) if hasattr(index, "nlist") else None
 
     def candidates(self, query: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Return rows that probably include the nearest ``k``; fewer rows if the visited cells or nodes have fewer."""
+        """Return rows that probably include the nearest ``k``; fewer rows if the visited cells have fewer."""
         wanted = min(SPARE * k, self.index.ntotal)
-        _, rows = self.index.search(query[np.newaxis], wanted, params=_parameters(self.index, self.effort))
+        _, rows = self.index.search(query[np.newaxis], wanted, params=_visiting(self.effort))
         found: NDArray[np.int64] = rows[0][rows[0] >= 0]
         return found
 
@@ -223,31 +217,23 @@ def build_approximate(matrix: NDArray[np.float32], config: DenseConfig) -> Built
     """
     if config.index == "flat" or len(matrix) <= config.above:
         return None
-    index = _inverted_file(matrix, config) if config.index == "ivf" else _graph(matrix, config)
+    index = _inverted_file(matrix)
     index.add(matrix)
     questions = _between(matrix)
     _, best = faiss.knn(questions, matrix, min(BEST, len(matrix)), faiss.METRIC_INNER_PRODUCT)
-    most = index.nlist if config.index == "ivf" else GRAPH_EFFORT
-    effort = _least_effort(index, matrix, questions, best, config.recall, most)
+    effort = _least_effort(index, matrix, questions, best, config.recall, index.nlist)
     if effort is None:
         return None
     recall = _recall(index, matrix, questions, best, effort)
     return Built(faiss.serialize_index(index).tobytes(), effort, recall)
 
 
-def _inverted_file(matrix: NDArray[np.float32], config: DenseConfig) -> Any:
-    cells = config.cells_for(len(matrix))
+def _inverted_file(matrix: NDArray[np.float32]) -> Any:
+    cells = cells_for(len(matrix))
     index: Any = faiss.index_factory(matrix.shape[1], f"IVF{cells},SQ8", faiss.METRIC_INNER_PRODUCT)
     index.cp.spherical = True  # the centers of unit vectors are directions
     rows = np.random.default_rng(0).permutation(len(matrix))[: TRAINING * cells]
     index.train(matrix[np.sort(rows)])
-    return index
-
-
-def _graph(matrix: NDArray[np.float32], config: DenseConfig) -> Any:
-    index: Any = faiss.index_factory(matrix.shape[1], f"HNSW{config.links},SQ8", faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = CONSTRUCTION
-    index.train(matrix)
     return index
 
 
@@ -288,7 +274,7 @@ def _recall(
     index: Any, matrix: NDArray[np.float32], questions: NDArray[np.float32], best: NDArray[np.int64], effort: int
 ) -> float:
     wanted = min(SPARE * best.shape[1], len(matrix))
-    _, rows = index.search(questions, wanted, params=_parameters(index, effort))
+    _, rows = index.search(questions, wanted, params=_visiting(effort))
     found = 0
     for question, candidates, true in zip(questions, rows, best, strict=True):
         seen = candidates[candidates >= 0]
@@ -297,11 +283,9 @@ def _recall(
     return found / best.size
 
 
-def _parameters(index: Any, effort: int) -> Any:
+def _visiting(cells: int) -> Any:
     untyped: Any = faiss  # its stubs lack this class
-    if hasattr(index, "nlist"):
-        return untyped.SearchParametersIVF(nprobe=effort)
-    return untyped.SearchParametersHNSW(efSearch=effort)
+    return untyped.SearchParametersIVF(nprobe=cells)
 
 
 # The vectors of a shard on a GPU. FAISS gets the address of each contiguous range of rows.

@@ -409,52 +409,44 @@ def shard_of(doc_id: str, shards: int) -> int:
 
 TRAINED_ON: Final = 39
 """The number of training vectors that FAISS requires per cell (its ``min_points_per_centroid``)."""
-
-LINKS: Final = 32
-"""Neighbors of a node in the graph. It is FAISS's default."""
+LEAST_CHUNKS: Final = (4 * TRAINED_ON) ** 2
+"""The fewest chunks of a shard that can train ``cells_for`` them."""
 
 
 class DenseConfig(Settings):
     """Settings of the vector search.
 
-    ``index`` "flat" compares every vector and is exact. "ivf" (an inverted file over cells) and "hnsw" (a graph)
-    compare only some vectors. They are used in shards of more than ``above`` chunks, for questions about the whole
-    archive; smaller scopes are always compared in full. ``recall`` is the share of the true best 20 that the index must
-    find; the build measures it and visits as many cells or nodes per search as it takes. ``cells`` is the number of
-    cells of an inverted file; "auto" is 4 times the square root of the shard's number of chunks. ``links`` is the
-    number of a node's neighbors in the graph.
+    ``index`` "flat" compares every vector and is exact. "ivf" (an inverted file over cells) compares only some vectors.
+    It is used in shards of more than ``above`` chunks, for questions about the whole archive; smaller scopes are always
+    compared in full. ``recall`` is the share of the true best 20 that the index must find; the build measures it and
+    visits as many cells per search as it takes.
     """
 
-    index: Literal["flat", "ivf", "hnsw"] = "flat"
+    index: Literal["flat", "ivf"] = "flat"
     above: int = Field(default=40_000, ge=1)
     recall: float = Field(default=0.99, ge=0.5, le=1.0)
-    cells: Literal["auto"] | int = "auto"
-    links: int = Field(default=LINKS, ge=4, le=128)
 
     @model_validator(mode="after")
     def _possible(self) -> DenseConfig:
-        if self.index != "ivf" and self.cells != "auto":
-            raise ValueError(f"cells apply to an inverted file only: with index {self.index} leave them at auto")
-        if self.cells != "auto" and self.cells < 1:
-            raise ValueError("cells must be auto, or 1 or more")
-        if self.index != "hnsw" and self.links != LINKS:
-            raise ValueError(f"links apply to a graph only: with index {self.index} leave them at {LINKS}")
-        if self.index == "ivf" and self.above < self.least_chunks():
-            raise ValueError(
-                f"above must be {self.least_chunks()} or more: FAISS needs {TRAINED_ON} vectors for each cell"
-            )
+        if self.index == "ivf" and self.above < LEAST_CHUNKS:
+            raise ValueError(f"above must be {LEAST_CHUNKS} or more: FAISS needs {TRAINED_ON} vectors for each cell")
         return self
 
-    def least_chunks(self) -> int:
-        """Return the fewest chunks of a shard that can train the inverted file's cells."""
-        if self.cells != "auto":
-            return TRAINED_ON * max(1, self.cells)
-        # With 4 * sqrt(n) cells, each cell has 39 vectors if n >= (4 * 39) ** 2.
-        return (4 * TRAINED_ON) ** 2
+    def content(self) -> dict[str, Any]:
+        """Return the settings for names of shards and for manifests, with the defaults of removed ones."""
+        return self.model_dump() | {"cells": "auto", "links": 32}
 
-    def cells_for(self, chunks: int) -> int:
-        """Return the number of cells for a shard of ``chunks`` chunks."""
-        return int(self.cells) if self.cells != "auto" else 4 * math.isqrt(chunks)
+    @classmethod
+    def of_content(cls, content: Mapping[str, Any]) -> DenseConfig:
+        """Return the settings of a manifest: "flat" for a graph or for fewer cells, which earlier releases had."""
+        known = {name: content[name] for name in cls.model_fields}
+        same = known["index"] == "ivf" and known["above"] >= LEAST_CHUNKS
+        return cls.model_validate(known | {"index": "ivf" if same else "flat"})
+
+
+def cells_for(chunks: int) -> int:
+    """Return the number of cells of an inverted file over ``chunks`` chunks."""
+    return 4 * math.isqrt(chunks)  # FAISS's guide recommends 4 to 16 times the square root
 
 
 class SearchConfig(Settings):

@@ -34,6 +34,24 @@ class Settings(BaseModel):
     SHIPPED: ClassVar[str | None] = None
 
 
+REMOVED_KEYS: Final[Mapping[str, str]] = {
+    "boundaries": "chunks always end at sentences, lines and rows. Delete it",
+    "dense.cells": "it is 4 times the square root of a shard's chunks. Delete it",
+    "dense.index: hnsw": "ivf is faster. Set ivf",
+    "dense.links": "there are no graphs any more. Delete it",
+    "doubt": "it gained nothing. Delete it",
+    "fusion.method": "reciprocal ranks lost. Delete it",
+    "fusion.rank_constant": "reciprocal ranks lost. Delete it",
+    "fusion.same_weight": "it is 1. Delete it",
+    "line_items.count": "it gained nothing. Delete it",
+    "line_items.types": "it gained nothing. Delete it",
+    "llm.max_completion_tokens.sections": "the generator chooses no sections any more. Delete it",
+    "sections": "ranking by sections gained nothing. Delete it",
+    "selection": "choosing chunks one by one gained nothing. Delete it",
+    "step.carry": "it gained nothing. Delete it",
+}
+"""Keys (``a.b``) and values (``a.b: value``) that earlier releases had, each with the reason and what to do."""
+
 S = TypeVar("S", bound=Settings)
 
 
@@ -160,11 +178,20 @@ def _depth(content: Any, path: Sequence[Any]) -> int:
 
 def _explain(problem: Any, model: type[Settings]) -> str:
     key = ".".join(str(part) for part in problem["loc"]) or "the file"
+    if remedy := _remedy(key, problem):
+        return f"{key} was removed: {remedy}"
     if problem["type"] == "extra_forbidden":
         near = _nearest(problem["loc"], model)
         return f"{key} is not a known key" + (f" (did you mean {near}?)" if near else "")
     message = str(problem["msg"]).removeprefix("Value error, ")
     return f"{key} = {problem.get('input')!r}: {message}" if problem["type"] != "missing" else f"{key} is missing"
+
+
+def _remedy(key: str, problem: Any) -> str | None:
+    """Return what to do about a key or value of an earlier release, or None if it is none."""
+    said = key if problem["type"] == "extra_forbidden" else f"{key}: {problem.get('input')}"
+    known = [removed for removed in REMOVED_KEYS if f".{said}".endswith(f".{removed}")]
+    return REMOVED_KEYS[max(known, key=len)] if known else None
 
 
 def _nearest(path: Sequence[Any], model: type[Settings]) -> str | None:

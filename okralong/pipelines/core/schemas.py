@@ -16,7 +16,7 @@ SCHEMA_VERSION: Final = 1
 """Version of archives, of runs as a whole, and of every table not listed in ``ADDED_COLUMNS``."""
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
-    "documents": {"sections": 2, "facts": 3, "outline": 4, "cover": 5, "language": 6},
+    "documents": {"sections": 2, "facts": 3, "cover": 5, "language": 6},
     "metadata": {"cover": 2, "language": 3},
     "outcomes": {"reader": 2},
     "sources": {"reader": 2},
@@ -120,16 +120,6 @@ _FACT: Final = pa.struct(
         ("part", pa.int32()),
     ]
 )
-_OUTLINE_NODE: Final = pa.struct(
-    [
-        ("title", pa.string()),
-        ("level", pa.int32()),
-        ("role", pa.string()),
-        ("start", pa.int64()),
-        ("end", pa.int64()),
-        ("page", pa.string()),
-    ]
-)
 _TABLE_SPAN: Final = pa.struct([("table_id", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
 
 DOCUMENTS: Final = table_schema(
@@ -146,15 +136,14 @@ DOCUMENTS: Final = table_schema(
         ("metadata", pa.map_(pa.string(), pa.string())),
         ("sections", pa.list_(_SECTION)),
         ("facts", pa.list_(_FACT)),
-        ("outline", pa.list_(_OUTLINE_NODE)),
         ("cover", pa.map_(pa.string(), pa.string())),
         ("language", pa.string()),
     ],
 )
 """A row per document. ``sha256`` covers id and text; tokens are o200k_base. ``tables`` are the spans of tables found in
 ``text``; ``sections`` are its pages, sheets, slides, headings and attachments, and ``facts`` what is tagged in XBRL
-(see ``core.types.Fact``), sorted by their start. ``outline`` is the tree of sections in reading order (see
-``core.outline``); null in files of earlier versions. ``cover`` is what the cover states (see ``archive.cover``), and
+(see ``core.types.Fact``), sorted by their start; files of versions 4 to 6 may have a column ``outline``, which is
+ignored. ``cover`` is what the cover states (see ``archive.cover``), and
 ``language`` the detected language (see ``core.languages``)."""
 
 _CELL: Final = pa.struct(

@@ -9,9 +9,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
-from okralong.pipelines.core.outline import FoundSection, OutlineNode
 from okralong.pipelines.core.tables import Table
 
 QuestionType = Literal["extractive", "abstractive", "arithmetic", "multi-source", "multi-bridge"]
@@ -101,9 +100,9 @@ class Document:
     """One version of a document. Scopes and citations name it by ``doc_id``; ``sections`` are sorted by their start.
 
     ``tables`` are the tables that were read, or None if none were looked for: ``statements.text_tables.tables_of``
-    gives them in both cases. ``outline`` has its sections, likewise (``statements.outline.outline_of``);
-    ``table_spans`` are stretches of text that look like a table, for chunking and recovery. ``facts`` are only there
-    while a document is indexed; ``Archive.tagged_facts`` returns them later. ``language`` is "" if it was not detected.
+    gives them in both cases. ``table_spans`` are stretches of text that look like a table, for chunking and recovery.
+    ``facts`` are only there while a document is indexed; ``Archive.tagged_facts`` returns them later. ``language`` is
+    "" if it was not detected.
     """
 
     doc_id: str
@@ -117,7 +116,6 @@ class Document:
     sections: tuple[Section, ...] = ()
     facts: tuple[Fact, ...] = ()
     tables: tuple[Table, ...] | None = None
-    outline: tuple[OutlineNode, ...] | None = None
     language: str = ""
 
 
@@ -351,10 +349,9 @@ class Plan:
     "documents" the first is the number of documents. ``escalate`` allows precise mode (full text after "unanswerable").
     ``escalate_to`` says how to retry an answer with a confidence below ``escalate_under``; None means never. ``most``
     is the maximum usage of a method whose calls do not follow from the other fields, else None.
-
-    ``sections`` are those that the generator chose for the question; () before its call, None if there is no call or it
-    chose none.
     """
+
+    __pydantic_config__: ClassVar = {"extra": "ignore"}  # journals of earlier releases have a field ``sections``
 
     workflow: Workflow
     granularity: int
@@ -376,7 +373,6 @@ class Plan:
     most: Usage | None = None
     escalate_under: float = 0.0
     escalate_to: Literal["stronger", "precise"] | None = None
-    sections: tuple[FoundSection, ...] | None = None
 
 
 QUESTION_MARK: Final = "\n\nQuestion: "  # separates the passages of a prompt from its question

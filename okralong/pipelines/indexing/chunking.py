@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, tee
-from typing import Final, Literal
+from typing import Final
 
 from okralong.pipelines.core.sentences import SHORT_LINE_CHARS, boundaries, is_short, lines_of
 from okralong.pipelines.core.tokens import count_tokens
@@ -38,12 +38,12 @@ that archives are chunked again. Names of the first version, which separated hea
 number. Rules that other languages than English got later did not increment it: new documents are split by them."""
 
 
-def cut_name(at: Boundaries) -> str:
-    """Return the name, in folders and manifests, of chunks split ``at`` sentences or words."""
-    return at if at == "words" else f"{at}-{CHUNKER}"
+def cut_name() -> str:
+    """Return the name of the rules for splitting, in folders and manifests."""
+    return f"sentences-{CHUNKER}"
 
 
-def chunk_document(doc: Document, granularity: int, at: Boundaries = "sentences") -> list[Chunk]:
+def chunk_document(doc: Document, granularity: int) -> list[Chunk]:
     """Return chunks of at most ``granularity`` o200k tokens that tile ``doc.text``; none for an empty text.
 
     Raises:
@@ -54,7 +54,7 @@ def chunk_document(doc: Document, granularity: int, at: Boundaries = "sentences"
     tables = sorted(doc.table_spans, key=lambda table: table.start_char)
     starts = [table.start_char for table in tables]
     ends = {table.start_char: table.end_char for table in tables}
-    units = _Ahead(fitting_units(doc, granularity, at))
+    units = _Ahead(fitting_units(doc, granularity))
     chunks: list[Chunk] = []
     while units.get(0) is not None:
         taken, n_tokens = _fill(doc.text, units, granularity, ends)
@@ -205,17 +205,12 @@ def _cut_table(start: int, end: int, tables: Sequence[TableSpan], starts: Sequen
 # The units to pack, generated lazily: a text of many megabytes may have millions, and a list of them would take fifty
 # times its memory.
 
-Boundaries = Literal["sentences", "words"]
-"""Possible ends of a chunk: after a sentence, line or table row, or after any word."""
-
 _PIECE_BYTES: Final = 16
 """Size of the pieces of an overlong word; they always fit, because a token has at least one byte."""
 
 _CLAUSE_MARKS: Final = "\u3001\uff0c\uff1b\uff1a"
 _WORD: Final = re.compile(rf"[^\s{_CLAUSE_MARKS}]+[{_CLAUSE_MARKS}]*\s*|[{_CLAUSE_MARKS}]+\s*|\s+")
 """A word with the blanks after it; in Chinese and Japanese, a clause."""
-_SPACED_WORD: Final = re.compile(r"\s*\S+|\s+")
-"""A word with the blanks before it: o200k joins both in one token, so the costs add up exactly."""
 _JOINER: Final = "\u200d"
 
 
@@ -234,12 +229,8 @@ class Unit:
     heading: bool = False
 
 
-def fitting_units(doc: Document, granularity: int, at: Boundaries) -> Iterator[Unit]:
+def fitting_units(doc: Document, granularity: int) -> Iterator[Unit]:
     """Yield units of at most ``granularity`` o200k tokens that tile the text of ``doc``."""
-    if at == "words":
-        for unit in _units(doc.text, 0, (match.end() for match in _SPACED_WORD.finditer(doc.text))):
-            yield from _parted(doc.text, unit, granularity)
-        return
     marked, told = tee(_headings(doc))
     begins = next(told, None)
     for unit in _units(doc.text, 0, _around(boundaries(doc.text, doc.table_spans, doc.language), marked)):

@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from okralong.pipelines.archive.files import DenseConfig
 from okralong.pipelines.core.config import IndexPlacement, Settings
 from okralong.pipelines.core.spans import TelemetryConfig
-from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries, cut_name
+from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, cut_name
 from okralong.pipelines.indexing.documents import Limits
 from okralong.pipelines.indexing.formats.ocr import ocr_is_installed
 from okralong.pipelines.models.weights import EMBEDDED
@@ -103,8 +103,7 @@ class LimitsConfig(Settings):
 class IndexConfig(Settings):
     """The whole index job. ``granularities`` are in o200k tokens, ``max_file_megabytes`` in 10^6 bytes.
 
-    ``boundaries`` determines where chunks end: at sentences, lines and table rows, or at any word, which fills them
-    better. ``shards`` "auto" doubles with the archive, so that a shard holds at most about ``chunks_per_shard`` chunks
+    ``shards`` "auto" doubles with the archive, so that a shard holds at most about ``chunks_per_shard`` chunks
     of the smallest size. ``placement`` assigns the parts of the job to nodes of a cluster and does not affect the
     archive; nor does ``telemetry``, which says where traces go.
 
@@ -121,7 +120,6 @@ class IndexConfig(Settings):
     SHIPPED: ClassVar[str | None] = "index.yaml"
 
     granularities: list[int] = Field(default=[150, 256, 400, 512], min_length=1)
-    boundaries: Boundaries = "sentences"
     embedding: EmbeddingConfig = EmbeddingConfig()
     shards: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     chunks_per_shard: int = Field(default=100_000, ge=1)
@@ -164,14 +162,15 @@ class IndexConfig(Settings):
             exclude={"placement", "telemetry", "compressor", "generator", "exclude", "metadata", "ocr"}
         )
         content["boundaries"] = self.cut
+        content["dense"] = self.dense.content()
         if self.embedding.of == "each":  # the default before this setting existed
             del content["embedding"]["of"]
         return content | {"limits": self.limits.model_dump(exclude={"ocr_page_s", "ocr_pages"})}
 
     @property
     def cut(self) -> str:
-        """How chunks are split: where they may end, and by which chunker."""
-        return self._cut or cut_name(self.boundaries)
+        """The rules by which chunks are split."""
+        return self._cut or cut_name()
 
     @property
     def embedded_sizes(self) -> list[int]:
@@ -207,8 +206,8 @@ class IndexConfig(Settings):
 def config_of(manifest: Mapping[str, Any]) -> IndexConfig:
     """Return the config of an archive version; without ``of``, it has vectors of each size."""
     said = manifest["config"]
-    plain = {"boundaries": said["boundaries"].split("-")[0], "embedding": {"of": "each"} | said["embedding"]}
-    config = IndexConfig.model_validate(said | plain)
+    plain = {"embedding": {"of": "each"} | said["embedding"], "dense": DenseConfig.of_content(said["dense"])}
+    config = IndexConfig.model_validate({key: said[key] for key in said if key != "boundaries"} | plain)
     config._cut = said["boundaries"]
     return config
 

@@ -21,7 +21,6 @@ from okralong.pipelines.core.tables import Table
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import NOT_READ, Document, DocumentError, Fact, Section, SectionKind, TableSpan
 from okralong.pipelines.indexing.tables import find_tables
-from okralong.pipelines.statements.outline import read_outline
 from okralong.pipelines.statements.text_tables import read_text_tables
 
 
@@ -256,7 +255,6 @@ def document_with_tables(raw: RawDocument, tables: Iterable[tuple[int, int]]) ->
         sections=raw.sections,
         facts=raw.facts,
         tables=raw.tables if raw.tables is not None else read_text_tables(raw.text, raw.sections),
-        outline=read_outline(raw.text, raw.sections),
     )
 
 

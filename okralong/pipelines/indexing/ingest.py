@@ -27,7 +27,7 @@ from okralong.pipelines.core.languages import detect
 from okralong.pipelines.core.schemas import CHUNKS, DOCUMENTS, OUTCOMES, completed
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Document, Section, TableSpan
-from okralong.pipelines.indexing.chunking import Boundaries, chunk_document, cut_name
+from okralong.pipelines.indexing.chunking import chunk_document, cut_name
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
@@ -102,7 +102,7 @@ def read_part(
     outcomes = ingest_part(archive, name, sources, shared_parser(config.reading_limits()), frozenset(purged))
     have_read = time.perf_counter()
     pieces = sorted({outcome.part for outcome in outcomes if outcome.part})
-    chunks = sum(chunk_part(archive, piece, config.granularities, config.boundaries) for piece in pieces)
+    chunks = sum(chunk_part(archive, piece, config.granularities) for piece in pieces)
     write_outcomes(Folder.of(archive), name, outcomes, limits)
     return {
         "files": len(sources),
@@ -224,7 +224,6 @@ def _documents_table(documents: Sequence[Document]) -> pa.Table:
             "metadata": sorted(document.metadata.items()),
             "sections": [asdict(section) for section in document.sections],
             "facts": [asdict(fact) for fact in document.facts] or None,
-            "outline": None if document.outline is None else [asdict(node) for node in document.outline],
             "cover": sorted(read_cover(document.text, document.title, document.facts).metadata().items()),
             "language": document.language or detect(document.text),
         }
@@ -273,25 +272,25 @@ def keys_file(part: str) -> str:
     return f"{part}.keys.npy"
 
 
-def chunk_part(archive: str, part: str, granularities: Sequence[int], at: Boundaries) -> int:
+def chunk_part(archive: str, part: str, granularities: Sequence[int]) -> int:
     """Chunk the documents of one part at some sizes and write the chunks; return their number."""
     documents = read_documents(archive, part)
-    return sum(_chunk(Folder.of(archive), part, documents, granularity, at) for granularity in granularities)
+    return sum(_chunk(Folder.of(archive), part, documents, granularity) for granularity in granularities)
 
 
-def chunk_again(archive: str, part: str, granularities: Sequence[int], at: Boundaries) -> dict[str, Any]:
+def chunk_again(archive: str, part: str, granularities: Sequence[int]) -> dict[str, Any]:
     """Chunk an existing part at missing sizes; return counts of chunks and seconds."""
     started = time.perf_counter()
-    chunks = chunk_part(archive, part, granularities, at)
+    chunks = chunk_part(archive, part, granularities)
     return {"chunks": chunks, "chunk_seconds": time.perf_counter() - started}
 
 
-def _chunk(archive: Folder, part: str, documents: Sequence[Document], granularity: int, at: Boundaries) -> int:
-    chunks = [chunk for document in documents for chunk in chunk_document(document, granularity, at)]
+def _chunk(archive: Folder, part: str, documents: Sequence[Document], granularity: int) -> int:
+    chunks = [chunk for document in documents for chunk in chunk_document(document, granularity)]
     table = pa.Table.from_pydict(
         {name: [getattr(chunk, name) for chunk in chunks] for name in CHUNKS.names}, schema=CHUNKS
     )
-    folder = chunks_folder(archive, granularity, cut_name(at))
+    folder = chunks_folder(archive, granularity, cut_name())
     folder.write_table(part_file(part), table)
     write_keys(folder, part, (chunk.text for chunk in chunks))
     return len(chunks)

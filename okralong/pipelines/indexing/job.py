@@ -490,7 +490,7 @@ class LocalStreams:
 
     def chunk(self, parts: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
         """See ``IndexStreams.chunk``."""
-        return (chunk_again(self.archive, part, sizes, self.config.boundaries) for part, sizes in parts.items())
+        return (chunk_again(self.archive, part, sizes) for part, sizes in parts.items())
 
     def embed(self, shares: Sequence[Share], encoder: str, model: ResolvedModel) -> Iterator[dict[str, Any]]:
         """See ``IndexStreams.embed``; uses the given encoder."""

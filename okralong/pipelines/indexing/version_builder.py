@@ -195,7 +195,7 @@ class VersionBuilder:
             # Everything that a shard's files depend on in addition to its documents.
             salt: tuple[Any, ...] = (self.config.cut, size)
             if size in embedded:
-                salt = (self.encoder, *salt, self.config.dense.model_dump())
+                salt = (self.encoder, *salt, self.config.dense.content())
             dimension = about[0] if about is not None and size in embedded else 0
             names = [f"shard-{number:05d}-{digest((salt, held))}" for number, held in enumerate(mine)]
             place, base = granularity_folder(self.archive, size), self._base(size)

@@ -225,16 +225,14 @@ CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
 
 ANALYZE: Final = "analyze"
 """The role of calls that analyze a question; the reply is a JSON object."""
-SECTIONS: Final = "sections"
-"""The role of calls that choose sections of documents."""
 
 
 class CompletionLimits(Settings):
     """The most completion tokens by role. Project defaults, because the papers state none.
 
     The roles of the method ``okralong`` are ``generate`` (an answer), ``split`` (a question into sub-questions),
-    ``step`` (of reasoning), ``full_text`` (an answer from the full text), ``analyze`` (a question), ``sections`` (the
-    numbers of those chosen), and ``documents`` (the task of a question over many documents).
+    ``step`` (of reasoning), ``full_text`` (an answer from the full text), ``analyze`` (a question), and
+    ``documents`` (the task of a question over many documents).
 
     The baselines use ``classify``, ``sentence``, ``compress``, ``summarize``, ``critique``, ``rationale``, ``extract``
     and ``report``. ``sentence`` is FLARE's look-ahead (its authors' configs: 64). CompAct's authors allow 900 for
@@ -247,8 +245,6 @@ class CompletionLimits(Settings):
     step: CompletionTokens = 192
     full_text: CompletionTokens = 256
     analyze: CompletionTokens = 64
-    # Left out at its default, so that the fingerprints of earlier runs stay the same.
-    sections: CompletionTokens = Field(default=64, exclude_if=lambda given: given == 64)
     classify: CompletionTokens = 16
     sentence: CompletionTokens = 64
     compress: CompletionTokens = 384

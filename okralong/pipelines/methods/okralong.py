@@ -15,13 +15,12 @@ from typing import Final
 from okralong.pipelines.answering.answer_kinds import refused_if_other
 from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType
 from okralong.pipelines.answering.ask import Ask, Finds
-from okralong.pipelines.answering.choose_sections import choose_sections
 from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.context import merge, process_context
 from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
 from okralong.pipelines.answering.instructions import instructed, with_default
-from okralong.pipelines.answering.organizer import choosing_sections, organize
+from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.readers.bridge import Bridge
 from okralong.pipelines.answering.readers.calculation import Calculation
@@ -59,8 +58,8 @@ from okralong.pipelines.methods.needs import Needs
 async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool = False) -> Answer:
     """Analyze the question, plan, follow the plan, and escalate answers of low confidence.
 
-    Steps: ``primary/retrieve``, ``analyze``, ``plan``, ``sections`` (if the generator chooses sections), then those of
-    the workflow. If the policy escalates, also ``check`` and steps below ``escalated``.
+    Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow. If the policy escalates, also
+    ``check`` and steps below ``escalated``.
 
     Args:
         question: The question's text.
@@ -76,8 +75,6 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool 
         plan = _cell_plan(plan, tools)
     if scope is not None:
         plan = as_documents_plan(plan, tools, len(scope.doc_ids), precise)
-    elif not cell:
-        plan = choosing_sections(plan, tools.policy)
     plan = await tools.record_plan("plan", plan)
     ask = Ask(question, tools, plan, analysis, cell, scope, scores)
     found = await _escalate(ask, *await _follow(ask))
@@ -107,9 +104,6 @@ async def _execute(ask: Ask) -> Answer:
     read = await first_reading(READERS, "before", ask)
     if read is not None:
         return read
-    if ask.plan.sections == ():
-        chosen = await choose_sections(ask.tools, ask.question)
-        ask = replace(ask, plan=replace(ask.plan, sections=chosen))
     return replace(await _retrieve_and_answer(ask), plan=ask.plan)
 
 

@@ -111,8 +111,6 @@ def describe(name: str, policy: Policy) -> StrategySpec:
     needs = replace(
         needs,
         granularities=tuple(sorted(set(needs.granularities))),
-        scorer=policy.needs_scorer or needs.scorer,
-        compressor=policy.needs_compressor or needs.compressor,
         # A third-party strategy may call ``assembled_retrieval``, which needs a cross-encoder under some policies.
         reranker=needs.reranker or (name not in BUILT_IN and policy.needs_reranker),
         vectors=_needs_vectors(needs, policy),

@@ -36,9 +36,9 @@ from pydantic import Field, model_validator
 from okralong.pipelines.answering.context import passage_of, prompt_fits
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.policy import Budget, Count, MethodSection, Policy, SelectionPolicy, Share, Tokens
+from okralong.pipelines.answering.policy import Budget, Count, MethodSection, Policy, Share, Tokens
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
-from okralong.pipelines.answering.retrieve import fuse_by, sort_hits
+from okralong.pipelines.answering.retrieve import fuse, sort_hits
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
@@ -62,9 +62,9 @@ class Section(MethodSection):
     The cross-encoder reorders the first ``rerank`` candidates (0: none).
 
     ``selection`` chooses the chunks shown as text: the best by retrieval ("none"), or greedily those that add most
-    ("novelty", "csi"). Novelty is measured in ``space``; ``trade_off`` is as in ``SelectionPolicy``. ``max_tokens``
-    limits the tokens of texts and vectors (a vector counts as one). Without ``compression`` the other candidates are
-    omitted.
+    ("novelty", "csi"). Novelty is measured in ``space``; ``trade_off`` is the weight of relevance against it.
+    ``max_tokens`` limits the tokens of texts and vectors (a vector counts as one). Without ``compression`` the other
+    candidates are omitted.
     """
 
     KEY = "sara"
@@ -129,7 +129,7 @@ async def _candidates(tools: Tools, words: str, plan: Plan) -> list[Hit]:
     k = max(plan.count, policy.rerank)
     found = await tools.retrieve("retrieve", words, granularity=plan.granularity, k=k)
     if policy.retriever == "hybrid":
-        hits = fuse_by(tools.policy.fusion, found, plan.exact_weight, plan.semantic_weight)
+        hits = fuse(found, plan.exact_weight, plan.semantic_weight)
     else:
         hits = list(found.exact if policy.retriever == "exact" else found.semantic)
     if policy.rerank and hits:
@@ -145,14 +145,16 @@ async def _chosen(tools: Tools, words: str, pool: Sequence[Hit]) -> list[Hit]:
     policy = tools.policy.section(Section)
     if policy.selection == "none" or not policy.text:
         return list(pool[: policy.text])
-    selection = SelectionPolicy(
+    return await choose(
+        tools,
+        "select",
+        words,
+        pool,
+        policy.text,
         method=policy.selection,
-        pool=policy.candidates,
-        trade_off=policy.trade_off,
-        condition_on_question=False,
         space=policy.space,
+        trade_off=policy.trade_off,
     )
-    return await choose(tools, "select", words, pool, policy.text, selection)
 
 
 def _within_budget(text: Sequence[Hit], vectors: dict[Hit, TokenVectors], max_tokens: int | None) -> list[Hit]:

@@ -1,8 +1,7 @@
-"""The child process that serves a model through an OpenAI-compatible server: llama.cpp's, transformers' or OpenVINO's.
+"""The child process that serves a model through an OpenAI-compatible server: llama.cpp's or OpenVINO's.
 
 Run as a module: ``engine_process llama.cpp --model FILE --port N --parent PID --alias NAME --parallel N --window N
---quiet 0``, ``engine_process openvino --model FILE --port N --parent PID --parallel N --window N``,
-or ``engine_process transformers --model FOLDER --port N --parent PID --device D --dtype T``.
+--quiet 0`` or ``engine_process openvino --model FILE --port N --parent PID --parallel N --window N``.
 """
 
 from __future__ import annotations
@@ -61,22 +60,12 @@ def serve_gguf(model: str, alias: str, port: int, parallel: int, window: int, qu
     threading.Event().wait()
 
 
-def serve_folder(model: str, port: int, device: str, dtype: str) -> None:
-    """Serve a model folder through the server of transformers until the process ends."""
-    # The class behind `transformers serve`; the command itself first checks a server for new releases.
-    from transformers.cli.serve import Serve
-
-    batching = device != "cpu"
-    Serve(force_model=model, device=device, dtype=dtype, host="127.0.0.1", port=port, continuous_batching=batching)
-
-
 def main() -> None:
     """Parse the command line and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     engines = parser.add_subparsers(required=True)
     _engine(engines.add_parser("llama.cpp"), serve_gguf, alias=str, parallel=int, window=int, quiet=int)
     _engine(engines.add_parser("openvino"), serve_openvino, parallel=int, window=int)
-    _engine(engines.add_parser("transformers"), serve_folder, device=str, dtype=str)
     arguments = vars(parser.parse_args())
     serve = arguments.pop("serve")
     die_with_parent(arguments.pop("parent"))

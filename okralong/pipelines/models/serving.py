@@ -29,19 +29,16 @@ from typing import Final, Literal, Self
 from okralong.pipelines.core.child_process import module_command, module_environment, tail
 from okralong.pipelines.core.types import ConfigError, EndpointError
 from okralong.pipelines.models.downloads import DownloadedModel, downloaded
-from okralong.pipelines.models.merged_model import Reader, merged_gguf, merged_model
+from okralong.pipelines.models.merged_model import Reader, merged_gguf
 from okralong.pipelines.models.weights import (
     EMBEDDED,
     SMOLLM_SHA256,
     SMOLLM_WINDOW,
     available_cores,
     cache_folder,
-    converted_model,
-    dtype_for,
     gguf_tokenizer,
     repacked_gguf,
 )
-from okralong.pipelines.models.weights import device as best_device
 
 START_LIMIT_S: Final = 180.0
 """Longest wait for the first reply, while some billion weights load from a cold disk. # project default"""
@@ -63,8 +60,8 @@ STOP_LIMIT_S: Final = 10.0
 class EmbeddedServer:
     """A running local server; a context manager. Start one with ``start``.
 
-    ``base_url`` ends in ``/v1``; requests must name ``model``. ``engine`` is "llama.cpp", "openvino" or
-    "transformers". ``window`` limits prompt and reply together, for each of ``parallel`` simultaneous requests.
+    ``base_url`` ends in ``/v1``; requests must name ``model``. ``engine`` is "llama.cpp" or "openvino".
+    ``window`` limits prompt and reply together, for each of ``parallel`` simultaneous requests.
     ``tokenizer`` is a folder for counting in the model's own tokens. ``identity`` is stable over restarts, unlike
     ``base_url``.
     """
@@ -91,7 +88,6 @@ class EmbeddedServer:
         parallel: int | None = None,
         window: int = SMOLLM_WINDOW,
         model: str = EMBEDDED,
-        precision: str = "auto",
         log_folder: Path | None = None,
         reader: Reader | None = None,
         early_end: EarlyEnd | None = None,
@@ -99,11 +95,10 @@ class EmbeddedServer:
         """Start a server and wait until it has answered a request for one token.
 
         Args:
-            engine: "auto", "llama.cpp", "openvino" or "transformers".
+            engine: "auto", "llama.cpp" or "openvino".
             parallel: Simultaneous requests; None means one per two cores.
             window: Tokens of prompt and reply together.
-            model: "embedded", a name of ``configs/models.yaml``, a ``.gguf`` file or a transformers folder.
-            precision: Number format for transformers; "auto" depends on the device.
+            model: "embedded", a name of ``configs/models.yaml`` or a ``.gguf`` file.
             log_folder: Folder of the log; default is the cache folder.
             reader: Adapter to merge into the model.
             early_end: Lets another thread end the server.
@@ -113,7 +108,7 @@ class EmbeddedServer:
             EndpointError: The server did not start; the message quotes its log.
         """
         places = parallel or max(1, available_cores() // CORES_PER_PLACE)
-        served = choose(model, engine, places, window, precision, reader)
+        served = choose(model, engine, places, window, reader)
         folder = log_folder or cache_folder() / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"server-{uuid.uuid4().hex[:12]}.log"
@@ -171,10 +166,7 @@ class _PortTakenError(EndpointError):
 
 def launch(served: ServedModel, port: int, log: Path, early_end: EarlyEnd) -> subprocess.Popen[bytes]:
     """Start the server's process and wait until it answers."""
-    hub = cache_folder() / "hub"
-    hub.mkdir(parents=True, exist_ok=True)
-    # `transformers serve` lists the hub cache and fails when there is none.
-    environment = {**module_environment(), "HF_HUB_CACHE": str(hub)}
+    environment = module_environment()
     if served.engine == "llama.cpp":
         # Its threads meet many times a token. By default those that wait keep their cores busy: beside one other
         # process on two cores 19 tokens took 0.7 to 10 s, without that 0.4 s.
@@ -250,8 +242,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 # The choice of an engine for a model, and the command line that starts it.
 
-Engine = Literal["llama.cpp", "openvino", "transformers"]
-EngineChoice = Literal["auto", "llama.cpp", "openvino", "transformers"]
+Engine = Literal["llama.cpp", "openvino"]
+EngineChoice = Literal["auto", "llama.cpp", "openvino"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,15 +267,14 @@ def choose(
     engine: EngineChoice,
     parallel: int,
     window: int,
-    precision: str = "auto",
     reader: Reader | None = None,
 ) -> ServedModel:
-    """Return the served model for "embedded", a downloaded name, a ``.gguf`` file or a folder, with ``reader`` merged.
+    """Return the served model for "embedded", a downloaded name or a ``.gguf`` file, with ``reader`` merged.
 
-    "auto" is llama.cpp for a GGUF file and transformers for a folder. For the embedded model it is transformers on a
-    GPU, otherwise OpenVINO on x86-64 if it is installed, else llama.cpp: llama.cpp's wheel is an AVX2 build, whatever
-    the machine, and OpenVINO reads prompts two to four times as fast with AVX-512 (benchmarks/results/engine.md). The
-    choice follows the machine and not a measurement, so that every run on it has the same engine.
+    "auto" is llama.cpp for a GGUF file. For the embedded model it is OpenVINO on x86-64 if it is installed, else
+    llama.cpp: llama.cpp's wheel is an AVX2 build, whatever the machine, and OpenVINO reads prompts two to four times as
+    fast with AVX-512 (benchmarks/results/engine.md). The choice follows the machine and not a measurement, so that
+    every run on it has the same engine.
 
     The name is part of the hash of each request, so it identifies the weights: a reader or GGUF file rebuilt under the
     same name is another model and shares no replies.
@@ -299,13 +290,10 @@ def choose(
                 "or serve a model of your own."
             )
         engine = _embedded_engine() if engine == "auto" else engine
-        if engine != "transformers":
-            name = f"SmolLM2-135M-Instruct-{reader.name}-Q8_0@{reader.digest}" if reader else EMBEDDED_NAME
-            gguf = merged_gguf(reader.folder) if reader else repacked_gguf()
-            serve = llama_cpp_model if engine == "llama.cpp" else _openvino_model
-            return serve(gguf, name, SMOLLM_SHA256[:12] + mark, parallel, window)
-        folder = merged_model(reader.folder, EMBEDDED) if reader else converted_model()
-        return _transformers(folder, SMOLLM_SHA256[:12] + mark, precision)
+        name = f"SmolLM2-135M-Instruct-{reader.name}-Q8_0@{reader.digest}" if reader else EMBEDDED_NAME
+        gguf = merged_gguf(reader.folder) if reader else repacked_gguf()
+        serve = llama_cpp_model if engine == "llama.cpp" else _openvino_model
+        return serve(gguf, name, SMOLLM_SHA256[:12] + mark, parallel, window)
     named = downloaded(model)
     if named is not None:
         return _downloaded_model(named, engine, parallel, window, reader)
@@ -314,20 +302,15 @@ def choose(
         _refuse_reader(reader, model)
         stamp = _stamped(path)
         return llama_cpp_model(path, f"{path.stem}@{stamp.rpartition('@')[2]}", stamp, parallel, window)
-    if (path / "config.json").is_file() and engine in ("auto", "transformers"):
-        folder = merged_model(reader.folder, str(path)) if reader else path
-        return _transformers(folder, _stamped(path) + mark, precision)
     raise ConfigError(
-        f"The engine {engine!r} cannot serve the model {model!r}. Give 'embedded', a name of `okralong model list`, a "
-        ".gguf file (llama.cpp) or a folder with config.json and safetensors (transformers), or name your own endpoint "
-        "with base_url and model."
+        f"The engine {engine!r} cannot serve the model {model!r}. Give 'embedded', a name of `okralong model list` or "
+        "a .gguf file (llama.cpp). Convert a folder of safetensors with llama.cpp's convert_hf_to_gguf.py, or name "
+        "your own endpoint with base_url and model."
     )
 
 
 def _embedded_engine() -> Engine:
     """Return the engine of the embedded model on this machine (see ``choose``)."""
-    if best_device() != "cpu":
-        return "transformers"
     has_openvino = platform.machine() in ("x86_64", "AMD64") and find_spec("openvino_genai") is not None
     return "openvino" if has_openvino else "llama.cpp"
 
@@ -351,15 +334,14 @@ def _refuse_reader(reader: Reader | None, model: str) -> None:
     if reader is not None:
         raise ConfigError(
             f"The reader {reader.folder} cannot be merged into {model}: the weights of such a GGUF file are already "
-            "rounded and stored in its own order. Set llm.reader: none, or give the model as a transformers folder."
+            "rounded and stored in its own order. Set llm.reader: none."
         )
 
 
 def _stamped(path: Path) -> str:
-    """Return a model's path with a digest of the sizes and times of its files."""
-    files = [path] if path.is_file() else sorted(each for each in path.iterdir() if each.is_file())
-    stats = [(each.name, each.stat()) for each in files]
-    said = "|".join(f"{name}:{stat.st_size}:{stat.st_mtime_ns}" for name, stat in stats)
+    """Return a model's path with a digest of its size and time."""
+    stat = path.stat()
+    said = f"{path.name}:{stat.st_size}:{stat.st_mtime_ns}"
     return f"{path}@{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
@@ -374,13 +356,6 @@ def llama_cpp_model(
 def _openvino_model(gguf: Path, name: str, weights: str, parallel: int, window: int) -> ServedModel:
     command = _command("openvino", gguf, parallel=parallel, window=window)
     return ServedModel("openvino", name, f"openvino:{weights}:q8_0", str(gguf_tokenizer(gguf)), command)
-
-
-def _transformers(folder: Path, weights: str, precision: str) -> ServedModel:
-    device = best_device()
-    dtype = str(dtype_for(device, precision)).removeprefix("torch.")
-    command = _command("transformers", folder, device=device, dtype=dtype)
-    return ServedModel("transformers", str(folder), f"transformers:{weights}:{dtype}", str(folder), command)
 
 
 def _command(engine: Engine, model: Path, **options: str | int) -> Callable[[int], list[str]]:

@@ -35,7 +35,7 @@ from okralong.pipelines.core.types import (
     QuestionError,
     ReplyError,
 )
-from okralong.pipelines.llm.config import ANALYZE, SECTIONS
+from okralong.pipelines.llm.config import ANALYZE
 from okralong.pipelines.llm.request import TOKENS_PER_PROMPT, cacheable, prompt_tokens
 from okralong.pipelines.methods.registry import load_strategy
 
@@ -123,8 +123,8 @@ async def _again(name: str, question: Question, doc_ids: tuple[str, ...], ports:
         read = (await _forecast(LONG_CONTEXT, question, doc_ids, ports.stronger))[0] if name == PRECISE else None
     except (QuestionError, ReplyError):  # the prompt exceeds its window: no escalation
         return None
-    # The escalation reuses the labels and the sections of the first answer.
-    certain = tuple(prompt for prompt in found.certain if prompt.role not in (ANALYZE, SECTIONS))
+    # The escalation reuses the labels of the first answer.
+    certain = tuple(prompt for prompt in found.certain if prompt.role != ANALYZE)
     return replace(found, certain=certain, full_text=_tokens(read))
 
 
@@ -145,12 +145,9 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
     typed, longest = bool(question.answer_type), ports.answer_tokens(question.answer_type)
     if workflow not in asked:  # no further prompts: nothing was found, or there is no room to split
         return replace(_as_sent(prompts), typed=typed, longest=longest), answer
-    # Turn selection off: it chooses among few candidates, too few for deeper look-ups.
-    selection = ports.policy.selection.model_copy(update={"method": "none"})
-    ports = replace(ports, policy=ports.policy.model_copy(update={"selection": selection}))
     tools = QuestionTools.in_process(ports, question, doc_ids, MemoryLog())
     answers, reasons = await prompt_growth(tools, question.question, cast(Plan, answer.plan), ports.demonstrate)
-    certain = tuple(prompt for prompt in prompts if prompt.role in (ANALYZE, SECTIONS, "split"))
+    certain = tuple(prompt for prompt in prompts if prompt.role in (ANALYZE, "split"))
     return Forecast(certain, cast(LookUps, workflow), answers, reasons, typed=typed, longest=longest), answer
 
 

@@ -139,12 +139,6 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
     policy = load_config(FullPolicy, config.policy)
     prices = PriceTable.load(config.prices)
     strategy = describe(config.strategy, policy)
-    if policy.needs_scorer and config.scorer is None:
-        raise ConfigError(
-            f"The policy {policy.name!r} selects evidence by {policy.selection.method}, which needs a local language "
-            "model that measures likelihoods, and the answer config names none. Set scorer: {model: embedded} (or a "
-            "model folder), or set the policy's selection.method to none or novelty. Nothing was spent."
-        )
     if strategy.needs.scorer and config.scorer is None:
         raise ConfigError(
             f"The strategy {config.strategy!r} needs a local language model that measures likelihoods, and the answer "
@@ -185,7 +179,7 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
         without = (
             f"a strategy that needs none with this policy: {', '.join(others)}"
             if others
-            else "a policy without selection.method novelty and fusion.only semantic"
+            else "a policy without fusion.only semantic"
         )
         raise ConfigError(
             f"{archive} was indexed without vectors (embedding.of: none in the index config), and the strategy "

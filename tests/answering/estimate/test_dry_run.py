@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.estimate.manner import Manner
 from okralong.pipelines.answering.cost_model import Forecast
-from okralong.pipelines.answering.policy import EscalatePolicy, SectionsPolicy
+from okralong.pipelines.answering.policy import EscalatePolicy
 from okralong.pipelines.answering.question_tools import Ports
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
@@ -106,28 +106,6 @@ async def test_what_is_asked_again_is_counted_in_the_stronger_ones_prompts(made:
     assert read.forecasts["okralong"].again == Forecast((replace(full, prefix=None),))
     assert full.prefix is not None, "whole documents stand before the question, and are cached"
     assert on.forecasts["std_rag"] == off.forecasts["std_rag"], "a baseline is asked once"
-
-
-async def test_the_call_that_chooses_sections_is_counted_to_the_token(made: Made, tmp_path: Path) -> None:
-    policy = made.policy.model_copy(update={"sections": SectionsPolicy(by="generator")})
-    choosing = replace(made, policy=policy)
-    rules = [
-        (lambda messages: "section titles" in messages[0]["content"], "1"),
-        (lambda _: True, Manner.drawn(6).reply),
-    ]
-    with FakeOpenAI(rules=rules, models=["gpt-4o-2024-08-06"]) as server:
-        outlooks = await choosing.desk(server).look(made.asked, ("okralong",))
-        assert server.received == []
-        await choosing.desk(server).answer(made.asked, "okralong", tmp_path)
-    actual = asked_in(Folder.of(tmp_path), count_tokens)
-    counted = set()
-    for outlook in outlooks:
-        forecast = outlook.forecasts["okralong"]
-        expected = [prompt.tokens for prompt in forecast.certain if prompt.role == "sections"]
-        calls = [call.usage.prompt_tokens for call in actual[outlook.query_id].calls if call.role == "sections"]
-        assert calls == expected
-        counted.add((forecast.looks, len(calls)))
-    assert {("none", 1), ("split", 1), ("step", 1)} <= counted
 
 
 async def test_where_the_generator_analyses_its_call_is_counted_and_the_rules_speak(made: Made) -> None:

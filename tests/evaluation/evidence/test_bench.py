@@ -21,7 +21,7 @@ from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.archive.search import search
 from okralong.pipelines.archive.terms import analyze_query
-from okralong.pipelines.core.types import Analysis, Answer, ConfigError, Hit, Passage, Pattern, QuestionError
+from okralong.pipelines.core.types import Analysis, Answer, Hit, Passage, Pattern, QuestionError
 from okralong.pipelines.methods.okralong import orchestrate
 from tests.fakes.tools import analysis, paper_policy
 
@@ -44,7 +44,7 @@ def sentences(bench: Bench, question: PooledQuestion) -> list[str]:
 
 async def answered(bench: Bench, question: PooledQuestion, run: PolicyRun, said: Analysis) -> tuple[Answer, BenchTools]:
     asked, queries = question.item.gold.question.question, question.item.gold_queries
-    tools = BenchTools(bench.retrievals, run.policy, question.doc_ids, queries, given(said), run.writer, run.likelihood)
+    tools = BenchTools(bench.retrievals, run.policy, question.doc_ids, queries, given(said), run.writer)
     return await orchestrate(asked, tools, precise=False), tools
 
 
@@ -194,24 +194,6 @@ async def test_rules_analyze_too(town: Bench) -> None:
         assert row.workflow == run.policy.workflow[said.type]
         assert row.type == question.item.gold.question.type
     assert {row.workflow for row in rows if row.type == "multi-source"} == {"split"}
-
-
-async def test_selection_by_novelty_and_by_self_information(town: Bench) -> None:
-    question = asked(town, "bridge")[0]
-    more = {"factoid__count": 3, **SMALL_CHUNKS}
-    novel = PolicyRun(paper_policy(selection__method="novelty", **more), None, GoldWriter())
-    answer, _ = await answered(town, question, novel, analysis("extractive"))
-    assert 0 < sum(passage.n_tokens for passage in answer.context) <= 3 * 64 + 10
-
-    def likelihood(prefix: str, texts: Any) -> list[list[float]]:
-        return [[-1.0 - ("grinds" in text) for _ in text.split()] for text in texts]
-
-    policy = paper_policy(selection__method="csi", **more)
-    surprised = PolicyRun(policy, None, GoldWriter(), likelihood)
-    answer, _ = await answered(town, question, surprised, analysis("extractive"))
-    assert any("grinds corn" in passage.text for passage in answer.context)
-    with pytest.raises(ConfigError, match="under scorer"):
-        await answered(town, question, PolicyRun(policy, None, GoldWriter()), analysis("extractive"))
 
 
 async def test_the_scope_is_the_question_s_own(town: Bench) -> None:

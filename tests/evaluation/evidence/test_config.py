@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from okralong.lab.evidence.config import PlainMethod, PolicyMethod
-from okralong.lab.evidence.sweep import index_configs, scaled_policies
+from okralong.lab.evidence.sweep import index_config, scaled_policies
 from okralong.pipelines.core.types import ConfigError
 from tests.evaluation.evidence.invented_rows import SWEEP, sweep
 
@@ -68,9 +68,7 @@ def test_an_override_that_is_no_key_of_the_policy_is_refused() -> None:
 
 
 def test_the_archive_holds_what_every_method_needs() -> None:
-    chosen = sweep(SWEEP.replace("granularity: 150", "granularity: 512, boundaries: words"))
+    chosen = sweep(SWEEP.replace("granularity: 150", "granularity: 512"))
     mine = chosen.methods["mine"]
     assert isinstance(mine, PolicyMethod)
-    found = index_configs(chosen, {"mine": scaled_policies(mine)})
-    sizes = {at: (config.boundaries, config.granularities) for at, config in found.items()}
-    assert sizes == {"words": ("words", [512]), "sentences": ("sentences", [150, 256, 400])}
+    assert index_config(chosen, {"mine": scaled_policies(mine)}).granularities == [150, 256, 400, 512]

@@ -49,10 +49,10 @@ def test_the_page_holds_the_figures(tmp_path: Path) -> None:
 def test_the_page_says_what_was_drawn_and_how_methods_differ(tmp_path: Path) -> None:
     text = SWEEP.replace("{name: two, part: all}", "{name: two, part: all, limit: 9}")
     text = text.replace("{policy: policy/paper.yaml,", "{policy: policy/paper.yaml, query_prefix: 'query: ',")
-    page = write(tmp_path, text.replace("granularity: 150", "granularity: 150, boundaries: words"))[0].read_text()
+    page = write(tmp_path, text)[0].read_text()
     assert "## one all\n\n4 questions on 6 source documents" in page
     assert "## two all\n\n4 questions (at most 9, drawn with seed 7) on 6 source documents" in page
-    assert "- `base`: 4 chunks of 150 tokens by exact (curve: 2, 4), chunks cut at words\n" in page
+    assert "- `base`: 4 chunks of 150 tokens by exact (curve: 2, 4)\n" in page
     assert "queries by gold (scales: 0.5, 1), queries embedded after 'query: '\n" in page
 
 
@@ -66,7 +66,7 @@ def test_the_json_holds_them_too(tmp_path: Path) -> None:
 
 def test_no_path_of_the_machine_stands_anywhere(tmp_path: Path) -> None:
     text = SWEEP.replace("policy/paper.yaml", f"{tmp_path}/own.yaml") + (
-        f"catalog: {tmp_path}/sets.yaml\nsplit: {tmp_path}/manifest.parquet\nscorer: {tmp_path}/model\n"
+        f"catalog: {tmp_path}/sets.yaml\nsplit: {tmp_path}/manifest.parquet\n"
     )
     for file in write(tmp_path / "out", text):
         assert str(tmp_path) not in file.read_text(encoding="utf-8")

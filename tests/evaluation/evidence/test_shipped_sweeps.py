@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from okralong.lab.evidence.config import PolicyMethod, Sweep
-from okralong.lab.evidence.sweep import index_configs, scaled_policies
+from okralong.lab.evidence.sweep import index_config, scaled_policies
 from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.answering.organizer import fusion_weights, organize
 from okralong.pipelines.answering.policy import Policy
@@ -27,7 +27,7 @@ def policies(name: str) -> dict[str, dict[float, Policy]]:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_it_can_be_run(name: str) -> None:
     by_method = policies(name)
-    (config, *_) = index_configs(load_config(Sweep, f"evidence/{name}"), by_method).values()
+    config = index_config(load_config(Sweep, f"evidence/{name}"), by_method)
     assert set(config.granularities) >= {512}
     assert all(1.0 in by_scale for by_scale in by_method.values())
 

@@ -119,7 +119,7 @@ def test_what_cannot_be_is_refused_with_its_place(given: dict[str, Any], said: s
         ({"overrides.llm.windwo": 8000}, "llm.windwo is not a known key"),
         ({"variants.dense.policy_overrides": {"fusion.onyl": "exact"}}, "fusion.onyl is not a known key"),
         ({"overrides.budget_usd": 5.0}, "sets budget_usd, which the sweep sets for each cell"),
-        ({"variants.dense.policy_overrides": {"selection.method": "csi"}}, "needs a local language model"),
+        ({"methods.llmlingua": {}}, "needs a local language model"),
         (
             {"methods.long-town": {"strategy": "std_rag"}, "methods.long town": {"strategy": "std_rag"}},
             "share the folder",

@@ -21,14 +21,13 @@ from pydantic import Field
 from okralong.lab.datasets.gold import COMMON, answer_recall, findable, words
 from okralong.lab.datasets.pooling import Pooled, PooledQuestion, Span
 from okralong.lab.datasets.split import Side, question_hash
-from okralong.lab.evidence.bench import Bench
+from okralong.lab.evidence.bench import Bench, fuse_ranks
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore, Say
 from okralong.lab.training.recipe import UNKNOWN
 from okralong.lab.training.rows.question_writer_rows import Passages, WrittenConfig, WrittenQuestion
 from okralong.lab.training.rows.sources import Limit, RowsSettings, SampleRows, chunks_of, indexed, sample_of
 from okralong.lab.training.rows.tables import LEARNED, RankingRow
-from okralong.pipelines.answering.retrieve import fuse_ranks
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Chunk, ConfigError, InputError
 from okralong.pipelines.core.wording import counted
@@ -154,7 +153,7 @@ async def _row(
         return None
     draw = random.Random(f"{config.seed}:{asked.query_id}:{granularity}")
     found = await bench.retrievals.find(asked.question, question.doc_ids, granularity, config.candidates)
-    ranked = [hit.chunk for hit in fuse_ranks(found, 1.0, 1.0)]
+    ranked = [hit.chunk for hit in fuse_ranks(found)]
     holding = {doc_id: cutter.of(doc_id) for doc_id in dict.fromkeys(span.doc_id for span in question.evidence)}
     shares = {
         chunk.chunk_id: (chunk, share)
@@ -231,7 +230,7 @@ async def _written_rows(
     rows: list[RankingRow] = []
     for chunk, each in asked:
         found = await bench.retrievals.find(each.question, (chunk.doc_id,), config.granularity, config.candidates)
-        ranked = [hit.chunk for hit in fuse_ranks(found, 1.0, 1.0)]
+        ranked = [hit.chunk for hit in fuse_ranks(found)]
         # A passage that its question does not retrieve is skipped: often the question is answered elsewhere, or
         # nowhere.
         if all(hit.text != chunk.text for hit in ranked[: kinds.found]):

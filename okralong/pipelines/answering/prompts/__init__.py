@@ -15,13 +15,6 @@ from okralong.pipelines.answering.prompts.answer import (
     says_unanswerable,
 )
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, demonstrations, with_demonstration
-from okralong.pipelines.answering.prompts.sections import (
-    SECTIONS_INSTRUCTIONS,
-    TREE_TOKENS,
-    read_sections,
-    section_line,
-    sections_prompt,
-)
 from okralong.pipelines.answering.prompts.split import SPLIT_INSTRUCTIONS, parse_split, read_split, split_prompt
 from okralong.pipelines.answering.prompts.step import STEP_INSTRUCTIONS, ParsedStep, parse_step, read_step, step_prompt
 from okralong.pipelines.answering.prompts.typed import TYPED_INSTRUCTIONS, VALUE_MARK, reply_schema, reply_tokens
@@ -33,11 +26,9 @@ __all__ = [
     "FORMULA",
     "MOST_VALUES",
     "RESULT",
-    "SECTIONS_INSTRUCTIONS",
     "SHORT_INSTRUCTIONS",
     "SPLIT_INSTRUCTIONS",
     "STEP_INSTRUCTIONS",
-    "TREE_TOKENS",
     "TYPED_INSTRUCTIONS",
     "UNANSWERABLE",
     "VALUE_MARK",
@@ -51,7 +42,6 @@ __all__ = [
     "parse_answer",
     "parse_split",
     "parse_step",
-    "read_sections",
     "read_split",
     "read_step",
     "read_typed",
@@ -59,8 +49,6 @@ __all__ = [
     "reply_tokens",
     "same_words",
     "says_unanswerable",
-    "section_line",
-    "sections_prompt",
     "split_prompt",
     "step_prompt",
     "with_demonstration",

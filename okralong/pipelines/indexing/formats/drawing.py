@@ -1,4 +1,4 @@
-"""Read what Office files share: drawn text, equations, charts, SmartArt and embedded objects."""
+"""Read what Office files share: drawn text, charts and embedded objects."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from lxml import etree
-
 from okralong.pipelines.core.number_formats import shown
 from okralong.pipelines.core.raised import RaisedText
 from okralong.pipelines.indexing.documents import Losses
-from okralong.pipelines.indexing.formats.ooxml import CX, DGM, MC, A, C, M, Part, R, W, chosen, is_on, number_of
+from okralong.pipelines.indexing.formats.ooxml import CX, MC, A, C, M, Part, chosen, is_on, number_of
 from okralong.pipelines.indexing.formats.text import PLACES_A_CELL, pipe_table
 from okralong.pipelines.indexing.tables import is_year
 
+EQUATION: Final = ("equation", "equations")
+SMART_ART: Final = ("SmartArt drawing", "SmartArt drawings")
+"""What Office files hold and is counted, not read, in the singular and in the plural."""
 STRUCK: Final = "~~"
 """Stands before and after struck-out text, as in Markdown."""
 _ICON: Final = 360_000
@@ -25,8 +26,8 @@ _ICON: Final = 360_000
 _DECORATIVE: Final = "{http://schemas.microsoft.com/office/drawing/2017/decorative}decorative"
 
 
-def drawn_text(paragraph: Any) -> str:
-    """Return the text of an a:p, without slide numbers."""
+def drawn_text(paragraph: Any, losses: Losses) -> str:
+    """Return the text of an a:p, without slide numbers and equations, which are counted."""
     whole = RaisedText()
     struck = False
     stack = list(reversed(paragraph))
@@ -46,7 +47,7 @@ def drawn_text(paragraph: Any) -> str:
         elif each.tag == f"{A}br":
             whole.add("\n")
         elif each.tag == f"{M}oMath":
-            whole.add(equation(each))
+            losses.add(*EQUATION)
         elif each.tag == f"{MC}AlternateContent":
             if (branch := chosen(each)) is not None:
                 stack.extend(reversed(branch))
@@ -124,75 +125,6 @@ def _is_label(text: str) -> bool:
     return is_year(text) or any(character.isalpha() for character in text)
 
 
-# Equations, in the linear form of Unicode: a/b, x^2, x_i, √(x).
-
-_PLAIN: Final = re.compile(r"[\w.,]*|.")
-
-
-def equation(root: Any) -> str:
-    """Return an m:oMath as one line; fractions, powers, indices and roots keep their structure."""
-    stack: list[list[tuple[str, str]]] = [[]]
-    walker = etree.iterwalk(root, events=("start", "end"))
-    skipped = None
-    for event, element in walker:
-        if event == "start":
-            if element.tag in (f"{W}del", f"{W}moveFrom", f"{W}rPr", f"{M}ctrlPr", f"{M}rPr"):
-                walker.skip_subtree()
-                skipped = element
-            else:
-                stack.append([])
-        elif element is skipped:
-            skipped = None
-        else:
-            parts = stack.pop()
-            if isinstance(element.tag, str):
-                name = etree.QName(element).localname
-                text = (element.text or "") if name == "t" else _joined(name, parts, element)
-                stack[-1].append((name, text))
-    return "".join(text for _, text in stack[0])
-
-
-def _joined(name: str, parts: Sequence[tuple[str, str]], element: Any) -> str:
-    """Return the text of an element of an equation from that of its children."""
-    whole = "".join(text for _, text in parts)
-    child = dict(parts)
-    if name == "f":
-        return f"{_grouped(child.get('num', ''))}/{_grouped(child.get('den', ''))}"
-    if name in ("sSup", "sSub", "sSubSup", "sPre", "nary"):
-        sign = _property(element, "chr", "∫") if name == "nary" else ""
-        low, high = child.get("sub", ""), child.get("sup", "")
-        marks = (f"_{_grouped(low)}" if low else "") + (f"^{_grouped(high)}" if high else "")
-        inner = child.get("e", "")
-        if name in ("nary", "sPre"):
-            return f"{sign}{marks}{' ' if name == 'nary' else ''}{inner}"
-        return f"{inner}{marks}"
-    if name == "rad":
-        degree = child.get("deg", "")
-        return f"√{f'[{degree}]' if degree else ''}{_grouped(child.get('e', ''))}"
-    if name == "d":
-        between = _property(element, "sepChr", "|")
-        inner = between.join(text for name, text in parts if name == "e")
-        return f"{_property(element, 'begChr', '(')}{inner}{_property(element, 'endChr', ')')}"
-    if name in ("eqArr", "m"):
-        return "; ".join(text for name, text in parts if name in ("e", "mr"))
-    if name == "mr":
-        return ", ".join(text for name, text in parts if name == "e")
-    if name in ("limLow", "limUpp"):
-        return f"{child.get('e', '')}{'_' if name == 'limLow' else '^'}{_grouped(child.get('lim', ''))}"
-    if name == "func":
-        return f"{child.get('fName', '')} {child.get('e', '')}"
-    return whole
-
-
-def _grouped(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) else f"({text})"
-
-
-def _property(element: Any, name: str, default: str) -> str:
-    found = element.find(f"{M}{etree.QName(element).localname}Pr/{M}{name}")
-    return default if found is None else str(found.get(f"{M}val") or "")
-
-
 # Charts.
 
 _MOST_CELLS_A_VALUE: Final = 16
@@ -222,22 +154,22 @@ def chart_text(
         series = list(_extended_series(root) if root.tag.startswith(CX) else _series(root, losses))
         if not series:
             losses.add("chart without saved data", "charts without saved data")
-    titles = [_title(each) for each in root.iter(f"{C}title", f"{CX}title")]
-    labels = [" ".join(_words(each)) for each in root.iter(f"{C}dLbl")]
-    drawn = [" ".join(_words(package.root_once(shapes))) for shapes in part.of_kind("chartUserShapes")]
+    titles = [_title(each, losses) for each in root.iter(f"{C}title", f"{CX}title")]
+    labels = [" ".join(_words(each, losses)) for each in root.iter(f"{C}dLbl")]
+    drawn = [" ".join(_words(package.root_once(shapes), losses)) for shapes in part.of_kind("chartUserShapes")]
     lines = [*titles, "; ".join(filter(None, labels)), *drawn]
     return "\n\n".join(filter(None, ["\n".join(filter(None, lines)), *_chart_tables(series)]))
 
 
-def _title(title: Any) -> str:
-    words = " ".join(_words(title))
+def _title(title: Any, losses: Losses) -> str:
+    words = " ".join(_words(title, losses))
     return words or " ".join(each.text or "" for each in title.iter(f"{C}v", f"{CX}v")).strip()
 
 
-def _words(root: Any) -> Iterator[str]:
+def _words(root: Any, losses: Losses) -> Iterator[str]:
     """Yield the drawn paragraphs below an element."""
     for paragraph in root.iter(f"{A}p") if root is not None else ():
-        if text := drawn_text(paragraph).strip():
+        if text := drawn_text(paragraph, losses).strip():
             yield text
 
 
@@ -352,41 +284,3 @@ def _chart_tables(series: Iterable[_Series]) -> Iterator[str]:
             places = sorted({index for _, values in part for index in values})
             rows = ([categories.get(at, ""), *(values.get(at, "") for _, values in part)] for at in places)
             yield pipe_table([["", *(name for name, _ in part)], *rows])
-
-
-# SmartArt.
-
-_MOST_INDENTS: Final = 8
-
-
-def diagram_text(root: Any) -> str:
-    """Return the texts of a SmartArt drawing's data, one a line, indented below the one that they belong to."""
-    texts: dict[str, str] = {}
-    tops: list[str] = []
-    for point in root.iter(f"{DGM}pt"):
-        key = point.get("modelId") or ""
-        if point.get("type") != "pres":
-            texts[key] = " ".join(" ".join(_words(point)).split())
-        if point.get("type") == "doc":
-            tops.append(key)
-    below: dict[str, list[tuple[int, str]]] = {}
-    for link in root.iter(f"{DGM}cxn"):
-        if link.get("type", "parOf") == "parOf":
-            below.setdefault(link.get("srcId") or "", []).append((number_of(link, "srcOrd"), link.get("destId") or ""))
-    lines: list[str] = []
-    stack = [(key, -1) for key in reversed([*tops, *texts])]
-    while stack:
-        key, depth = stack.pop()
-        text = texts.pop(key, None)
-        if text is None:
-            continue
-        if text:
-            lines.append(f"{'  ' * min(max(depth, 0), _MOST_INDENTS)}{text}")
-        stack.extend((inner, depth + 1) for _, inner in sorted(below.get(key, ()), reverse=True))
-    return "\n".join(lines)
-
-
-def diagram_at(graphic: Any, part: Part) -> str:
-    """Return the text of the SmartArt drawing that ``graphic``, a dgm:relIds, refers to."""
-    root = part.package.root_once(part.related(graphic.get(f"{R}dm")))
-    return "" if root is None else diagram_text(root)

@@ -31,7 +31,6 @@ from okralong.pipelines.indexing.formats.mail_parts import (
     uuencoded,
     without_pgp,
 )
-from okralong.pipelines.indexing.formats.tnef import Tnef, rtf_text, unpack
 
 _HEADERS: Final = ("From", "To", "Cc", "Date", "Subject")
 _MOST_DEPTH: Final = 5
@@ -42,8 +41,11 @@ _NAMED: Final = 5
 _PICTURE_BYTES: Final = 10_000
 """Pictures in the body of fewer bytes are taken for logos and counters. # project default"""
 _FORMS: Final = ("text/html", "text/calendar")
-_ENCRYPTED: Final = re.compile(r"application/(?:x-)?pkcs7-mime|application/pgp-encrypted|.*\.(?:p7m|pgp|gpg|asc)")
-_TNEF: Final = re.compile(r"application/(?:vnd\.)?ms-tnef|win(?:mail)?\.dat")
+_CLOSED: Final = re.compile(
+    r"application/(?:x-)?pkcs7-mime|application/pgp-encrypted|.*\.(?:p7m|pgp|gpg|asc)"
+    r"|application/(?:vnd\.)?ms-tnef|win(?:mail)?\.dat"
+)
+"""Kinds and names of attachments that are encrypted, or containers of Outlook."""
 
 
 def read_mail(source: Source, find: Callable[[str], Parser | None]) -> Iterator[ParserOutput]:
@@ -101,31 +103,15 @@ class _Mail:
         body, held, has_page = self._body(parts.bodies)
         self._losses.add("encrypted part", "encrypted parts", parts.encrypted)
         held = [*parts.attachments, *held]
-        containers: dict[int, Tnef] = {}
-        for place, each in enumerate(held):
-            if _TNEF.fullmatch(each.kind) or _TNEF.fullmatch(each.name.lower()):
-                try:
-                    containers[place] = unpack(each.data())
-                except ValueError:
-                    continue  # named like any other attachment that cannot be read
-        names = [
-            f"{each.name} ({', '.join(inner.name or 'unnamed' for inner in containers[place].attachments)})"
-            if place in containers and containers[place].attachments
-            else each.name
-            for place, each in enumerate(held)
-            if not each.is_decoration
-        ]
+        names = [each.name for each in held if not each.is_decoration]
         head = [f"{name}: {value}" for name in _HEADERS if (value := header(message, name))]
         self.blocks.add("\n".join(head + ([f"Attachments: {', '.join(names)}"] if names else [])))
         for text in body:
             self.blocks.add(text)
-        for place, each in enumerate(held):
-            if place in containers:
-                self._container(containers[place], f"{called}{each.name}", depth, not any(body))
-            else:
-                if each.is_decoration and not has_page:  # a page counts its pictures
-                    self._losses.add("picture", "pictures", int(len(each.data()) >= _PICTURE_BYTES))
-                self._attachment(each, f"{called}{each.name}", depth)
+        for each in held:
+            if each.is_decoration and not has_page:  # a page counts its pictures
+                self._losses.add("picture", "pictures", int(len(each.data()) >= _PICTURE_BYTES))
+            self._attachment(each, f"{called}{each.name}", depth)
 
     def _body(self, bodies: Sequence[Sequence[Any]]) -> tuple[list[str], list[Attachment], bool]:
         """Return the texts of the body, files that stand within them, and whether one of the texts is a page.
@@ -167,46 +153,14 @@ class _Mail:
             return "", Losses()
         return page.text, page.losses
 
-    def _container(self, found: Tnef, name: str, depth: int, with_body: bool) -> None:
-        """Add the attachments of a container of Outlook, and its body if the mail has no other."""
-        if with_body:
-            text = found.text
-            if found.html.strip():
-                rich, lost = self._page(found.html)
-                if rich.strip() and _says_more(rich, text):
-                    text = rich
-                    self._losses.include(lost)
-            if not text.strip() and found.rtf:
-                try:
-                    text = rtf_text(found.rtf)
-                except (ValueError, ArithmeticError, LookupError):  # the library's for damaged text
-                    self._losses.add("text in RTF", "texts in RTF")
-            self.blocks.begin("attachment", name)
-            self.blocks.add(text)
-        for number, inner in enumerate(found.attachments, start=1):
-            called = inner.name or f"attachment {number}"
-            if not inner.is_message:
-                held = Attachment(called, inner.kind, inner.bytes, inner.in_body)
-                self._attachment(held, f"{name}, {called}", depth)
-                continue
-            try:
-                message = unpack(inner.data) if depth < _MOST_DEPTH else None
-            except ValueError:
-                message = None
-            self.attachments += 1
-            if message is None:
-                self.unread.append(f"{name}, {called}")
-            else:
-                self._container(message, f"{name}, {called}", depth + 1, True)
-
     def _attachment(self, held: Attachment, name: str, depth: int) -> None:
         if held.is_decoration:
             return
         self.attachments += 1
-        encrypted = _ENCRYPTED.fullmatch(held.kind) or _ENCRYPTED.fullmatch(held.name.lower())
+        closed = _CLOSED.fullmatch(held.kind) or _CLOSED.fullmatch(held.name.lower())
         is_mail = held.kind == "message/rfc822" or name.lower().endswith(".eml")
         elsewhere = held.kind.startswith("message/") and not is_mail  # a part or a link of another message
-        if self.attachments > _MOST_ATTACHMENTS or encrypted or elsewhere:
+        if self.attachments > _MOST_ATTACHMENTS or closed or elsewhere:
             self.unread.append(name)
         elif is_mail:
             inner = held.message or message_of(held.data())

@@ -1,4 +1,4 @@
-"""Parse PowerPoint files: the texts of each visible slide with its tables, charts, SmartArt, notes and comments."""
+"""Parse PowerPoint files: the texts of each visible slide with its tables, charts, notes and comments."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 from okralong.pipelines.indexing.documents import Blocks, Losses, ParserOutput, Source
 from okralong.pipelines.indexing.formats.drawing import (
     MOST_REPEATED_CHARS,
+    SMART_ART,
     GridCell,
     aligned,
     chart_text,
     count_object,
-    diagram_at,
     drawn_text,
     is_decoration,
 )
@@ -146,7 +146,7 @@ class _Deck:
             if body is None:
                 text = each.findtext(f"{P}text") or ""
             else:
-                text = "\n".join(drawn_text(paragraph) for paragraph in body.iterchildren(f"{A}p"))
+                text = "\n".join(drawn_text(paragraph, self._losses) for paragraph in body.iterchildren(f"{A}p"))
             if text.strip():
                 self.blocks.add(f"Comment ({name}): {text.strip()}" if name else f"Comment: {text.strip()}")
 
@@ -195,7 +195,7 @@ class _Shapes:
         if not self._pages and kind in ("dt", "ftr"):
             return ""
         body = element.find(f"{P}txBody")
-        text = "" if body is None else _body_text(body)
+        text = "" if body is None else _body_text(body, self._losses)
         if kind in ("dt", "ftr") and self._deck.is_repeated(text.strip()):
             return ""
         if not text.strip() and self._pages and not self._background:
@@ -217,16 +217,16 @@ class _Shapes:
         return ""
 
     def _frame(self, element: Any) -> str:
-        """Return the text of a table, chart or SmartArt drawing, and count an embedded object."""
+        """Return the text of a table or chart, and count an embedded object or SmartArt drawing."""
         data = element.find(f"{A}graphic/{A}graphicData")
         parts = []
         for each in (
             () if data is None else data.iter(f"{A}tbl", f"{C}chart", f"{CX}chart", f"{DGM}relIds", f"{P}oleObj")
         ):
             if each.tag == f"{A}tbl":
-                parts.append(_table(each))
+                parts.append(_table(each, self._losses))
             elif each.tag == f"{DGM}relIds":
-                parts.append(diagram_at(each, self._part))
+                self._losses.add(*SMART_ART)
             elif each.tag != f"{P}oleObj":
                 key = each.get(f"{R}id")
                 parts.append(chart_text(self._part.related(key), self._losses, self._package) if key else "")
@@ -257,12 +257,12 @@ _AUTO: Final = {"arabic": "decimal", "alphaLc": "lowerLetter", "alphaUc": "upper
 }
 
 
-def _body_text(body: Any) -> str:
+def _body_text(body: Any, losses: Losses) -> str:
     """Return the paragraphs of a text body with their automatic numbers."""
     lines = []
     counts: dict[int, tuple[str, int]] = {}
     for paragraph in body.iterchildren(f"{A}p"):
-        text = drawn_text(paragraph)
+        text = drawn_text(paragraph, losses)
         properties = paragraph.find(f"{A}pPr")
         level = number_of(properties, "lvl")
         auto = None if properties is None else properties.find(f"{A}buAutoNum")
@@ -288,7 +288,7 @@ def _automatic(kind: str, number: int) -> str:
     return ""
 
 
-def _table(table: Any) -> str:
+def _table(table: Any, losses: Losses) -> str:
     """Return a table; the labels of merged cells repeat in each row and column that they span."""
     rows: list[list[GridCell]] = []
     above: dict[int, str] = {}
@@ -298,7 +298,7 @@ def _table(table: Any) -> str:
             if cell.get("hMerge") in ("1", "true"):
                 continue
             body = cell.find(f"{A}txBody")
-            text = "" if body is None else _body_text(body).strip()
+            text = "" if body is None else _body_text(body, losses).strip()
             if cell.get("vMerge") in ("1", "true") and not text and len(above.get(column, "")) <= MOST_REPEATED_CHARS:
                 text = above.get(column, "")
             cells.append(GridCell(column, max(number_of(cell, "gridSpan", 1), 1), text))

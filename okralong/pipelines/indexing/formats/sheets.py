@@ -28,7 +28,7 @@ from okralong.pipelines.core.workbooks import (
 )
 from okralong.pipelines.indexing.documents import Blocks, Losses, ParserOutput, RawDocument, Source
 from okralong.pipelines.indexing.formats import ooxml
-from okralong.pipelines.indexing.formats.drawing import chart_text, diagram_at, drawn_text, is_decoration
+from okralong.pipelines.indexing.formats.drawing import SMART_ART, chart_text, drawn_text, is_decoration
 from okralong.pipelines.indexing.formats.ooxml import CX, DGM, MC, A, C, R, chosen
 from okralong.pipelines.indexing.formats.text import PLACES_A_CELL, pipe_table
 from okralong.pipelines.indexing.tables import is_year
@@ -231,13 +231,13 @@ class _Notes:
             elif _is_hidden(element):
                 continue
             elif tag == "sp":
-                yield _text_box(element)
+                yield _text_box(element, self._losses)
             elif tag == "pic":
                 properties = next((each for each in element.iter() if str(each.tag).endswith("}cNvPr")), None)
                 if not is_decoration(properties, next(element.iter(f"{A}ext"), None)):
                     self._losses.add("picture", "pictures")
             elif element.tag == f"{DGM}relIds":
-                yield diagram_at(element, part)
+                self._losses.add(*SMART_ART)
             elif element.tag in (f"{C}chart", f"{CX}chart"):
                 text = chart_text(part.related(element.get(f"{R}id")), self._losses, self._office, self._needs_data)
                 yield f"Chart:{chr(10) if text.startswith('|') else ' '}{text}" if text else ""
@@ -258,8 +258,8 @@ def _is_hidden(element: Any) -> bool:
     )
 
 
-def _text_box(shape: Any) -> str:
-    text = "\n".join(line for each in shape.iter(f"{A}p") if (line := drawn_text(each).strip()))
+def _text_box(shape: Any, losses: Losses) -> str:
+    text = "\n".join(line for each in shape.iter(f"{A}p") if (line := drawn_text(each, losses).strip()))
     return f"Text box: {text}" if text else ""
 
 

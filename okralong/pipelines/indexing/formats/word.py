@@ -17,12 +17,12 @@ from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import Blocks, ParserOutput, Source, decode
 from okralong.pipelines.indexing.formats import symbols
 from okralong.pipelines.indexing.formats.drawing import (
+    EQUATION,
+    SMART_ART,
     STRUCK,
     chart_text,
     count_object,
-    diagram_at,
     drawn_text,
-    equation,
     is_decoration,
 )
 from okralong.pipelines.indexing.formats.html import page_of_html
@@ -374,7 +374,7 @@ class _Story:
         return True
 
     def _equation(self, element: Any) -> bool:
-        self._add(equation(element))
+        self._count(*EQUATION)
         return True
 
     def _field_mark(self, element: Any) -> bool:
@@ -477,7 +477,7 @@ class _Story:
             (self._paragraphs[-1].after if self._paragraphs else self._containers[-1].blocks).extend(blocks)
 
     def _drawn(self, element: Any) -> bool:
-        if text := drawn_text(element).strip():
+        if text := drawn_text(element, self._word.losses).strip():
             self._place([Block(text)])
         return True
 
@@ -496,6 +496,11 @@ class _Story:
             self._count_picture(element.get(f"{R}id"))
         return True
 
+    def _count(self, one: str, many: str) -> None:
+        self._fields.show()
+        if not self._fields.in_code:
+            self._word.losses.add(one, many)
+
     def _count_picture(self, key: str | None) -> None:
         self._fields.show()
         if not self._on_each_page and not self._fields.in_code:
@@ -512,7 +517,7 @@ class _Story:
         return True
 
     def _diagram(self, element: Any) -> bool:
-        self._place_text(diagram_at(element, self._part))
+        self._count(*SMART_ART)
         return True
 
     def _place_text(self, text: str) -> None:
