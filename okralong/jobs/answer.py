@@ -108,7 +108,7 @@ def answer_questions(
     if unknown:
         raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Correct the option.")
     prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config, matrix)
-    say_unusable(console, prepared)
+    say_of_questions(console, prepared)
     if changed_since is not None:
         whole = len(prepared.questions) + len(prepared.unscoped)
         prepared, diff = since_version(prepared, changed_since)
@@ -208,8 +208,10 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
     )
 
 
-def say_unusable(console: Console, prepared: Prepared) -> None:
-    """Print the first unusable rows, each with the reason."""
+def say_of_questions(console: Console, prepared: Prepared) -> None:
+    """Print how the questions were read, and the first unusable rows, each with the reason."""
+    for note in prepared.notes:
+        say_line(console, note)
     say_first(console, prepared.unusable, "row", "of the questions cannot be asked")
 
 
