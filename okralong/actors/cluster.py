@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import importlib
 import ipaddress
 import logging
@@ -22,6 +23,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -276,13 +278,41 @@ LONGEST_BASE: Final = 16
 may have 103 (macOS)."""
 
 
+PREFIX: Final = "okra-ray-"
+OWNER: Final = "owner"
+"""A file in a private folder that its process locks. The lock ends with the process, whatever ends that."""
+
+
 @cache
 def _private_folder() -> Path:
-    """Return a folder that only the user may enter; it is removed at the end of the process."""
+    """Return a folder that only the user may enter; it is removed at the end of the process.
+
+    A process that is killed cannot do so, and its folder is removed here, at the next start.
+    """
     base = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-    folder = Path(tempfile.mkdtemp(prefix="okra-ray-", dir=base if len(base) <= LONGEST_BASE else "/tmp"))
+    base = base if len(base) <= LONGEST_BASE else "/tmp"
+    _remove_dead(Path(base))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    lock = os.open(folder / f"{OWNER}.new", os.O_WRONLY | os.O_CREAT, 0o600)  # open until the process ends
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    (folder / f"{OWNER}.new").rename(folder / OWNER)  # so an owner's file is locked from its first moment
     return folder
+
+
+def _remove_dead(base: Path) -> None:
+    """Remove the user's own private folders whose processes have ended."""
+    for folder in base.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, a link, one that has just been made, or locked
+            held = folder.lstat()
+            if not stat.S_ISDIR(held.st_mode) or held.st_uid != os.geteuid():
+                continue
+            lock = os.open(folder / OWNER, os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
