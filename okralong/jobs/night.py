@@ -70,6 +70,7 @@ from okralong.pipelines.run.nightly import (
     merged,
     nights,
     only,
+    rehash_due,
     setup_of,
     write_current,
 )
@@ -160,8 +161,11 @@ class NightJob:
         self.night.write(self.place)
         self._say(f"night {self.night.name}")
         sources = [self.places.of(each) for each in self.config.sources]
+        days = [str(each.notes.get("rehashed") or "") for each in nights(self.folder)]
+        last = next(filter(None, reversed(days)), "")  # each night notes it, since older ones are removed
+        rehash = rehash_due(self.config.rehash, last, self.night.day)
         with IndexPanel(self.console) as panel:
-            result = index_archive(self.archive, sources, self.places.index, progress=panel.update)
+            result = index_archive(self.archive, sources, self.places.index, progress=panel.update, rehash=rehash)
         changes = ", ".join(f"{count:,} {what}" for what, count in result.changes.items() if count)
         self._say(f"archive: version {result.version}, {counted(result.documents, 'document')} ({changes})")
         if result.failures:
@@ -170,7 +174,8 @@ class NightJob:
                 "yellow",
             )
         code = EXIT_FAILURES if result.failures else EXIT_OK
-        notes = {"documents": result.changes, "not_read": result.failures}
+        rehashed = self.night.day.isoformat() if rehash else last
+        notes = {"documents": result.changes, "not_read": result.failures, "rehashed": rehashed}
         self._done("index", archive_version=result.version, exit_code=self._at_least(code), notes=notes)
 
     def _estimate(self) -> None:

@@ -231,7 +231,7 @@ class Archive:
     def _no_such(self, entry: str) -> str:
         near = difflib.get_close_matches(entry, self.doc_ids(), n=3, cutoff=0.4)
         hint = f"The nearest ids are {', '.join(map(repr, near))}." if near else "No id in the archive is similar."
-        return f"The scope {entry!r} matches no document of {self.folder.path}. {hint} Change the question's doc_ids."
+        return f"The scope {entry!r} matches no document. {hint} Change the question's doc_ids."
 
     def shard(self, granularity: int, number: int) -> Shard:
         """Return a shard, opened on first use. Raises ArchiveError for an unknown granularity or number."""

@@ -8,6 +8,7 @@ out.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -84,7 +85,10 @@ class Folder:
     def create(self) -> None:
         """Create the folder and its parents; a no-op on an object store."""
         if not is_object_store(self.filesystem):
-            self.filesystem.create_dir(self.path, recursive=True)
+            try:
+                self.filesystem.create_dir(self.path, recursive=True)
+            except FileExistsError as error:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path) from error
 
     def open(self, name: str) -> pa.NativeFile:
         """Open a file of the folder for reading and seeking. Raises FileNotFoundError."""

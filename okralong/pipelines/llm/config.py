@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -30,31 +30,43 @@ def read_deadline(text: str, now: datetime) -> datetime:
     """Parse a deadline, relative to ``now`` (with a time zone).
 
     "06:00" is the next six o'clock in this machine's time zone, "2026-11-23T06:00" a time in that zone (or in the one
-    that it names), and "8h" and "1h30m" are durations from now. Raises ConfigError for anything else.
+    that it names), and "8h" and "1h30m" are durations from now. Where clocks change, a time that is shown twice is the
+    next of the two, and one that is skipped comes as much later. Raises ConfigError for anything else.
     """
     text = text.strip()
     span = _FROM_NOW.fullmatch(text)
     if span is not None and any(span.groups()):
         days, hours, minutes, seconds = (int(part or 0) for part in span.groups())
         return now + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    here = now.astimezone()
     try:
         if ":" in text and "-" not in text:
             day = time.fromisoformat(text)
-            # The zone is removed and attached again, so that daylight saving time is that of this machine's zone on
-            # that day.
-            today = datetime.combine(here.date(), day.replace(tzinfo=None)).astimezone(day.tzinfo)
-            later = datetime.combine(here.date() + timedelta(days=1), day.replace(tzinfo=None))
-            return today if today > now else later.astimezone(day.tzinfo)
+            here = now.astimezone(day.tzinfo)
+            times = [datetime.combine(here.date() + timedelta(days=n), day) for n in (0, 1, 2)]
+            return min(each for one in times for each in _moments(one, here) if each > now)
         if "T" in text or ":" in text:
-            moment = datetime.fromisoformat(text)
-            return moment.astimezone() if moment.tzinfo is None else moment
-    except ValueError:
+            found = _moments(datetime.fromisoformat(text))
+            return next((each for each in found if each > now), found[0])
+    except (ValueError, OverflowError):
         pass
     raise ConfigError(
         f"The deadline {text!r} cannot be read. Give a time of day (06:00), a moment (2026-11-23T06:00, with +01:00 at "
         "its end for another zone than this machine's), or a time from now (8h, 1h30m, 45m)."
     )
+
+
+def _moments(shown: datetime, here: datetime | None = None) -> list[datetime]:
+    """Return the moments at which this machine's clock shows a time, unless that names its own zone.
+
+    There are two if the clock is set back over it. If the clock skips it, the moment is as long after the change as the
+    time would be; none is left once the clock is beyond it, if that shows ``here``.
+    """
+    if shown.tzinfo is not None:
+        return [shown]
+    near = [(shown.replace(tzinfo=UTC) + timedelta(days=n)).astimezone().utcoffset() for n in (-1, 1)]
+    found = [shown.replace(tzinfo=timezone(offset)).astimezone() for offset in near if offset is not None]
+    real = sorted({each for each in found if each.replace(tzinfo=None) == shown})
+    return real or (found[:1] if here is None or here.replace(tzinfo=None) < shown else [])
 
 
 def _readable(deadline: str) -> str:

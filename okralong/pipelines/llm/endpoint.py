@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import PROVIDERS, EndpointConfig
-from okralong.pipelines.llm.errors import scrub
+from okralong.pipelines.llm.errors import redirected, scrub
 from okralong.pipelines.llm.network import trouble
 from okralong.pipelines.llm.providers.base import Connection, Provider
 from okralong.pipelines.models.weights import EMBEDDED
@@ -106,6 +106,8 @@ def _not_listed(opened: Provider, error: Exception, where: str) -> EndpointStatu
         return EndpointStatus(
             False, "down", f"{where} cannot be reached ({said}). Start the server, or correct llm.base_url."
         )
+    if moved := redirected(failure.status, opened.error_headers(error), where):
+        return EndpointStatus(False, "unusable", scrub(moved, opened.key))
     if failure.status in (401, 403):
         return EndpointStatus(
             False,
