@@ -49,10 +49,6 @@ def searchable(policy: Policy, models: Models) -> Policy:
         changes["fusion"] = fusion.model_copy(update={"surroundings": None})
     if "reranker" not in models.parts:
         changes["rerank"] = policy.rerank.model_copy(update={"candidates": 0})
-    selection = policy.selection
-    part = "scorer" if selection.method == "csi" else "compressor" if selection.space == "compressor" else "embedder"
-    if selection.method != "none" and part not in models.parts:
-        changes["selection"] = selection.model_copy(update={"method": "none"})
     return policy.model_copy(update=changes)
 
 
