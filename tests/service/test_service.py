@@ -169,7 +169,7 @@ async def test_two_services_never_write_one_folder(
     short = {"llm": setup.config.llm.model_copy(update={"window": 64_000})}  # its answers are of another set-up
     other = replace(setup, config=setup.config.model_copy(update=short))
     async with running(setup), running(other) as second:
-        with pytest.raises(Refused, match="its log has the reason") as refused:
+        with pytest.raises(Refused, match=r"its service\.log has the reason") as refused:
             await ask(second, "What floods?")
         assert refused.value.status == 503
         assert "an okralong service" in caplog.text
@@ -254,12 +254,11 @@ def test_warnings_are_kept_while_the_folder_cannot_be_written(tmp_path: Path, mo
     assert [each["message"] for each in lines_of(tmp_path / "days" / LOG)] == ["room again"]
 
 
-@pytest.mark.parametrize(("selection", "surroundings"), [("none", 1024), ("csi", None)])
+@pytest.mark.parametrize("surroundings", [1024, None])
 async def test_search_needs_nothing_that_the_method_does_not_load(
-    setup: ServiceSetup, selection: str, surroundings: int | None
+    setup: ServiceSetup, surroundings: int | None
 ) -> None:
     policy = yaml.safe_load(shipped_config("policy/default.yaml"))
-    policy["selection"]["method"] = selection
     policy["fusion"]["surroundings"] = surroundings and {"granularity": surroundings, "weight": 0.5}
     path = Path(setup.folder).with_name("policy.yaml")
     path.write_text(yaml.safe_dump(policy))
