@@ -51,7 +51,6 @@ REMOVED_KEYS: Final[Mapping[str, str]] = {
     "fusion.same_weight": "it is 1. Delete it",
     "line_items.count": "it gained nothing. Delete it",
     "line_items.types": "it gained nothing. Delete it",
-    "llm.batch.max_megabytes": "it is 190. Delete it",
     "llm.max_completion_tokens.sections": "the generator chooses no sections any more. Delete it",
     "sections": "ranking by sections gained nothing. Delete it",
     "selection": "choosing chunks one by one gained nothing. Delete it",

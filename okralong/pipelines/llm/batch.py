@@ -38,8 +38,7 @@ CLOCK_CHECK_S: Final = 60.0  # project default
 NOTES_KEPT: Final = 1000
 WAVES_WHEN_SHORT: Final = 3  # project default
 """The most consecutive batches, each smaller than the one before, that a run makes when its budget is short."""
-MOST_BYTES: Final = 190_000_000
-"""Size at which a batch is closed, below OpenAI's limit of 200 MB. # project default"""
+MEGABYTE: Final = 1_000_000
 LINE_OVERHEAD: Final = 150  # project default
 """Bytes of a line in addition to a request's body, rounded up."""
 
@@ -370,7 +369,7 @@ class BatchBuilder:
     def __init__(self, config: BatchConfig) -> None:
         self._quiet_s, self._gather_s = config.quiet_s, config.gather_s
         self.max_requests = config.max_requests
-        self._max_bytes = MOST_BYTES
+        self._max_bytes = config.max_megabytes * MEGABYTE
         self._waiting: deque[tuple[BatchItem, float, int]] = deque()  # (item, time of arrival, bytes)
         self._bytes = 0
         self._last = -math.inf

@@ -69,8 +69,10 @@ class BatchConfig(Settings):
     - ``concurrency``: questions in flight, all of which may wait for one batch.
     - ``quiet_s``, ``gather_s``: a batch is closed when no request has arrived for ``quiet_s``, or when the first one
       has waited for ``gather_s``.
-    - ``max_requests``: a batch with as many is closed at once. OpenAI's limit is 50,000
-      (https://platform.openai.com/docs/guides/batch).
+    - ``max_requests``, ``max_megabytes``: a batch that reaches this size is closed at once. OpenAI's limits are 50,000
+      and 200 (https:
+
+    platform.openai.com/docs/guides/batch).
     - ``enqueued_tokens``: the account's limit of prompt tokens in all unfinished batches. With null, it is learned when
       it is reached.
     - ``poll_s``, ``longest_poll_s``: the first and the longest polling interval of a batch.
@@ -82,6 +84,7 @@ class BatchConfig(Settings):
     quiet_s: Annotated[float, Field(gt=0, le=3600)] = 20.0
     gather_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
     max_requests: Annotated[int, Field(ge=1, le=50_000)] = 50_000
+    max_megabytes: Annotated[float, Field(gt=0, le=200)] = 190.0
     enqueued_tokens: Annotated[int, Field(ge=1)] | None = None
     poll_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
     longest_poll_s: Annotated[float, Field(gt=0, le=3600)] = 60.0

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.llm import batch
 from okralong.pipelines.llm.batch import BatchBuilder
 from okralong.pipelines.llm.batch_api import BatchItem
 from okralong.pipelines.llm.config import BatchConfig
@@ -48,14 +47,13 @@ def test_or_when_its_first_request_has_waited_long_enough() -> None:
     assert waiting.due_at == 60.0
 
 
-def test_or_at_once_when_it_is_as_large_as_a_batch_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_or_at_once_when_it_is_as_large_as_a_batch_may_be() -> None:
     waiting = builder(max_requests=3)
     for number in range(7):
         waiting.add(item(number), 0.0)
     assert waiting.due_at == -math.inf
     assert [numbers(waiting.next_batch()) for _ in range(3)] == [[0, 1, 2], [3, 4, 5], [6]]
-    monkeypatch.setattr(batch, "MOST_BYTES", 2000)
-    heavy = builder()
+    heavy = builder(max_megabytes=0.002)
     for number in range(4):
         heavy.add(item(number, size=700), 0.0)
     assert heavy.due_at == -math.inf
@@ -79,9 +77,7 @@ def test_room_for_tokens_bounds_a_wave() -> None:
     st.floats(1, 200),
 )
 def test_nobody_is_lost_and_no_wave_is_too_large(sizes: list[tuple[int, int]], most: int, room: float) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "MOST_BYTES", 3000)
-        waiting = builder(max_requests=most)
+    waiting = builder(max_requests=most, max_megabytes=0.003)
     for number, (tokens, size) in enumerate(sizes):
         waiting.add(item(number, tokens, size), float(number))
     seen: list[int] = []
