@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from okralong.pipelines.answering.context import recover_tables
+from okralong.pipelines.answering.policy import TABLE_TOKENS
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Passage
 from okralong.pipelines.indexing.tables import find_tables
@@ -32,7 +33,7 @@ from okralong.pipelines.indexing.tables import find_tables
 MARKS = Path(__file__).parent / "marks" / "cut_tables.jsonl"
 PASSAGE_TOKENS = 150  # the finest granularity of the method (paper section 3.3)
 MAX_TOKENS = 4000  # ours: wide enough for every marked table, so that detection and not the bound is measured
-POLICY_TOKENS = 600  # configs/policy/paper.yaml, context.table_tokens: what a run shows
+POLICY_TOKENS = TABLE_TOKENS  # what a run shows
 TEST_FLOOR = 0.85  # ours: a little under what was seen
 
 

@@ -367,8 +367,7 @@ class Planner:
         # At the full price in batch mode too: a question that falls back to real time must not be left half paid.
         first, second = self._clients.first, self._clients.stronger
         stronger = None if second is None else _spender(second, answer_type)
-        tables = self._setup.policy.context.table_tokens
-        return plan_reserve(plan, tables, _spender(first, answer_type), stronger, typed=bool(answer_type))
+        return plan_reserve(plan, _spender(first, answer_type), stronger, typed=bool(answer_type))
 
 
 def _attributes(row: Mapping[str, Any]) -> dict[str, Any]:

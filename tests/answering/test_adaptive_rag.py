@@ -82,7 +82,7 @@ async def test_the_bounds_of_the_iterative_way_come_from_the_policy() -> None:
     assert [step for _, step in tools.steps()][-3:] == ["step/3/reason", "step/3/retrieve", "generate"]
     assert len(answer.context) == 4
     assert answer.plan is not None
-    bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
+    bound = plan_bound(answer.plan, tools.window, tools.completion_limit)
     assert bound.completion_tokens == 4 * 256
     sent = sum(tools.count(tools.prompt(step)) for kind, step in tools.steps() if kind == "complete")
     assert sent - tools.count(tools.prompt("classify")) < bound.prompt_tokens

@@ -54,7 +54,7 @@ async def test_six_rounds_at_most_and_their_bound() -> None:
     assert [step for _, step in tools.steps()][2:] == [*(f"segment/{n}/compress" for n in range(1, 7)), "generate"]
     assert answer.status == "unanswerable"
     assert answer.plan is not None
-    bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
+    bound = plan_bound(answer.plan, tools.window, tools.completion_limit)
     assert bound.completion_tokens == 7 * 256
     sent = sum(tools.count(tools.prompt(step)) for kind, step in tools.steps() if kind == "complete")
     assert 0.5 * bound.prompt_tokens < sent < bound.prompt_tokens

@@ -123,10 +123,10 @@ def test_the_reserve_holds_both_answers_each_at_its_price() -> None:
 
     def reserve(precise: bool = False, **escalate: Any) -> float:
         policy = paper_policy(**({"escalate": escalate} if escalate else {}))
-        return plan_reserve(organize(analysis("extractive"), policy, precise=precise), 600, weak, strong)
+        return plan_reserve(organize(analysis("extractive"), policy, precise=precise), weak, strong)
 
     plan = organize(analysis("extractive"), paper_policy(), precise=False)
-    own, second = (each.price.cost(plan_bound(plan, 600, each.window, limit)) for each in (weak, strong))
+    own, second = (each.price.cost(plan_bound(plan, each.window, limit)) for each in (weak, strong))
     assert reserve() == own
     assert reserve(under=0.5, to="stronger") == pytest.approx(own + second)
     assert reserve(under=0.5, to="precise") == pytest.approx(own + (8000 + 200) / 1e6)
@@ -138,13 +138,13 @@ def test_the_reserve_of_a_typed_question_holds_each_answer_twice() -> None:
     price = Price(input=1.0, cached_input=1.0, output=1.0)
     for kind, precise in (("extractive", False), ("multi-source", False), ("extractive", True)):
         plan = organize(analysis(kind), paper_policy(), precise=precise)  # type: ignore[arg-type]
-        plain, typed = (plan_bound(plan, 600, 100_000, limit, typed) for typed in (False, True))
+        plain, typed = (plan_bound(plan, 100_000, limit, typed) for typed in (False, True))
         answers = [plain.prompt_tokens - 100_000 * precise - (PROMPT_OVERHEAD if kind == "multi-source" else 0)]
         more = typed.prompt_tokens - plain.prompt_tokens
         assert more == answers[0] + 100 + PROMPT_OVERHEAD + 100_000 * precise, "the window holds no more"
         assert typed.completion_tokens - plain.completion_tokens == 100 + 200 * precise
         spender = Spender(price, 100_000, limit)
-        assert plan_reserve(plan, 600, spender, typed=True) > plan_reserve(plan, 600, spender)
+        assert plan_reserve(plan, spender, typed=True) > plan_reserve(plan, spender)
 
 
 def known(policy: Policy, strategy: str = "okralong", **given: Any) -> str:

@@ -80,7 +80,7 @@ async def test_the_bound_holds_and_a_chain_without_a_conclusion_is_the_answer() 
     assert [step for _, step in tools.steps()][-1] == "sentence/3/look_ahead"
     assert answer.plan is not None
     assert answer.plan.max_steps == 3
-    bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
+    bound = plan_bound(answer.plan, tools.window, tools.completion_limit)
     assert (bound.completion_tokens, bound.prompt_tokens >= 6 * 5 * 512) == (6 * 256, True)
 
 

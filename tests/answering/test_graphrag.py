@@ -85,7 +85,7 @@ async def test_a_graph_is_an_artifact_and_local_search_shows_what_lies_around_it
     (citation,) = answer.citations
     assert ALDER.text[citation.start_char : citation.end_char] == citation.quote == WORDS
     assert answer.plan is not None
-    assert tools.count(shown) < plan_bound(answer.plan, 600, tools.window, tools.completion_limit).prompt_tokens
+    assert tools.count(shown) < plan_bound(answer.plan, tools.window, tools.completion_limit).prompt_tokens
 
 
 async def test_a_second_question_finds_the_graphs() -> None:
@@ -132,7 +132,7 @@ async def test_batches_of_reports_are_bounded() -> None:
     answer = await ask(tools)
     assert [step for _, step in tools.steps() if step.startswith("map/")] == ["map/1/points"]
     assert answer.plan is not None
-    assert plan_bound(answer.plan, 600, tools.window, tools.completion_limit).completion_tokens == 2 * 256
+    assert plan_bound(answer.plan, tools.window, tools.completion_limit).completion_tokens == 2 * 256
 
 
 async def test_replies_of_no_use_leave_a_graph_without_them() -> None:

@@ -43,7 +43,7 @@ async def test_the_generators_own_rationales_are_shown() -> None:
     assert (answer.status, answer.answer) == ("answered", "41 million")
     assert len(answer.context) == 5
     assert answer.plan is not None
-    bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
+    bound = plan_bound(answer.plan, tools.window, tools.completion_limit)
     assert tools.count(tools.prompt("rationale")) < bound.prompt_tokens
 
 

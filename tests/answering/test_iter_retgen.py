@@ -32,7 +32,7 @@ async def test_an_answer_with_its_words_leads_to_the_next_look_up() -> None:
     assert second["query"].startswith(f"{QUESTION} Ida Moss The chair of Alder")
     assert (answer.status, answer.answer) == ("answered", "Tarn")
     assert answer.plan is not None
-    bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
+    bound = plan_bound(answer.plan, tools.window, tools.completion_limit)
     assert bound.completion_tokens == 2 * 256
 
 

@@ -81,7 +81,7 @@ async def test_each_document_is_asked_by_itself_and_code_compares() -> None:
     assert {passage.doc_id for passage in answer.context} == set(SAID)
     assert answer.plan is not None
     assert (answer.plan.workflow, answer.plan.max_sub_questions) == ("documents", 3)
-    bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
+    bound = plan_bound(answer.plan, tools.window, tools.completion_limit)
     calls = [step for tool, step in steps if tool == "complete"]
     assert sum(tools.count(tools.prompt(step)) for step in calls) < bound.prompt_tokens
     assert bound.completion_tokens >= 256 * len(calls)

@@ -63,7 +63,7 @@ async def test_a_summary_is_read_alone_and_its_plan_holds_both_calls() -> None:
     assert "Alder spent 41 million crowns on research." in tools.prompt("generate")
     assert (answer.status, answer.answer, answer.context, answer.citations) == ("answered", "41 million", (), ())
     assert answer.plan is not None
-    bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
+    bound = plan_bound(answer.plan, tools.window, tools.completion_limit)
     sent = sum(tools.count(tools.prompt(step)) for kind, step in tools.steps() if kind == "complete")
     assert sent < bound.prompt_tokens
     assert bound.completion_tokens == 2 * 256

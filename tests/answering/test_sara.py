@@ -224,7 +224,7 @@ async def test_the_bound_of_the_plan_holds() -> None:
     tools = tools_for()
     answer = await ask(tools)
     assert answer.plan is not None
-    bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
+    bound = plan_bound(answer.plan, tools.window, tools.completion_limit)
     assert tools.count(tools.prompt("generate")) < bound.prompt_tokens < 3000
     assert (answer.plan.exact_weight, answer.plan.semantic_weight) == (1.0, 0.0)
 

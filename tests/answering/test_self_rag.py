@@ -50,7 +50,7 @@ async def test_the_best_marked_answer_counts() -> None:
     assert ALDER.text[citation.start_char : citation.end_char] == WORDS
     assert len(answer.context) == 1
     assert answer.plan is not None
-    bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
+    bound = plan_bound(answer.plan, tools.window, tools.completion_limit)
     sent = sum(tools.count(tools.prompt(step)) for kind, step in tools.steps() if kind == "complete")
     assert sent < bound.prompt_tokens
     assert bound.completion_tokens == 5 * 256

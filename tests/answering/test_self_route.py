@@ -31,7 +31,7 @@ async def test_after_unanswerable_the_full_text_is_read_and_the_plan_holds_a_win
     assert answer.answer == "41 million"
     assert all(document.text.strip()[:40] in tools.prompt("full_text/generate") for document in (ALDER, BIRCH))
     assert answer.plan is not None
-    bound = plan_bound(answer.plan, 600, tools.window, tools.completion_limit)
+    bound = plan_bound(answer.plan, tools.window, tools.completion_limit)
     assert bound.prompt_tokens > tools.window
     assert bound.completion_tokens == 2 * 256
 

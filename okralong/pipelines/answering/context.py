@@ -14,6 +14,7 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
+from okralong.pipelines.answering.policy import TABLE_TOKENS
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.tokens import count_tokens
@@ -29,15 +30,14 @@ async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list
     """
     cut = {hit.chunk.chunk_id for hit in hits if hit.chunk.table_id is not None and plan.recover_tables}
     tabular = {hit.chunk.chunk_id for hit in hits if plan.recover_tables and _FIGURES.search(hit.chunk.text)}
-    table_tokens = tools.policy.context.table_tokens
     documents = _Documents(tools)
     worked: list[Passage] = []
     for passage in merge(map(passage_of, hits)):
         if plan.extension_tokens or not cut.isdisjoint(passage.chunk_ids):
             document = await documents.fetch(passage.doc_id)
-            passage = await off_loop(len(document.text), partial(_work, passage, document, plan, table_tokens))
+            passage = await off_loop(len(document.text), partial(_work, passage, document, plan))
         worked.append(passage)
-    reserved = max(table_tokens, plan.granularity + 2 * plan.extension_tokens)
+    reserved = max(TABLE_TOKENS, plan.granularity + 2 * plan.extension_tokens)
     return [
         with_tables(passage, await documents.fetch(passage.doc_id), reserved)
         if not tabular.isdisjoint(passage.chunk_ids)
@@ -48,10 +48,10 @@ async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list
 
 async def passages_to_read(hits: Sequence[Hit], tools: Tools) -> tuple[Passage, ...]:
     """Return a passage for each hit, with tables in their compact form, for a cross-encoder."""
-    documents, tokens = _Documents(tools), tools.policy.context.table_tokens
+    documents = _Documents(tools)
     return tuple(
         [
-            with_tables(passage_of(hit), await documents.fetch(hit.chunk.doc_id), tokens)
+            with_tables(passage_of(hit), await documents.fetch(hit.chunk.doc_id), TABLE_TOKENS)
             if _FIGURES.search(hit.chunk.text)
             else passage_of(hit)
             for hit in hits
@@ -92,13 +92,13 @@ def with_tables(passage: Passage, document: Document, tokens: int) -> Passage:
     return replace(shown, n_tokens=size) if size <= tokens * max(1, len(passage.chunk_ids)) else passage
 
 
-def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -> Passage:
+def _work(passage: Passage, document: Document, plan: Plan) -> Passage:
     if plan.extension_tokens:
         passage = extend(passage, document, plan.extension_tokens, count_tokens)
     # This follows the extension, because a widened passage may also cut a table.
     if plan.recover_tables:
-        whole = with_whole_tables(passage, document, table_tokens)
-        passage = whole or recover_tables(passage, document, table_tokens, count_tokens)
+        whole = with_whole_tables(passage, document, TABLE_TOKENS)
+        passage = whole or recover_tables(passage, document, TABLE_TOKENS, count_tokens)
     return passage
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from okralong.pipelines.answering.policy import TABLE_TOKENS
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Plan, Usage
 from okralong.pipelines.llm.prices import Price
@@ -72,16 +73,14 @@ class Spender:
     completion_limit: Callable[[str], int]
 
 
-def plan_reserve(
-    plan: Plan, table_tokens: int, generator: Spender, stronger: Spender | None = None, *, typed: bool = False
-) -> float:
+def plan_reserve(plan: Plan, generator: Spender, stronger: Spender | None = None, *, typed: bool = False) -> float:
     """Return ``plan_bound`` in US dollars, plus the second answer if the plan escalates.
 
     The second answer is by the ``stronger`` generator, or by the same one from the full text.
     """
-    usd = _usd_at_most(generator, plan_bound(plan, table_tokens, generator.window, generator.completion_limit, typed))
+    usd = _usd_at_most(generator, plan_bound(plan, generator.window, generator.completion_limit, typed))
     if plan.escalate_to == "stronger" and stronger is not None:
-        second = plan_bound(plan, table_tokens, stronger.window, stronger.completion_limit, typed)
+        second = plan_bound(plan, stronger.window, stronger.completion_limit, typed)
         usd += _usd_at_most(stronger, second)
     if plan.escalate_to == "precise" and not plan.escalate:  # else the bound includes it
         whole = Usage(generator.window, 0, generator.completion_limit("full_text"))
@@ -93,9 +92,7 @@ def _usd_at_most(generator: Spender, usage: Usage) -> float:
     return generator.price.most(usage.prompt_tokens, usage.completion_tokens)
 
 
-def plan_bound(
-    plan: Plan, table_tokens: int, window: int, completion_limit: Callable[[str], int], typed: bool = False
-) -> Usage:
+def plan_bound(plan: Plan, window: int, completion_limit: Callable[[str], int], typed: bool = False) -> Usage:
     """Return the most prompt and completion tokens of a plan; a context has at most ``window`` tokens.
 
     A bound that the plan states itself (``most``) is returned as it is. With ``typed`` each answer counts twice,
@@ -106,7 +103,7 @@ def plan_bound(
     if plan.most is not None:
         shown = plan.most.prompt_tokens + completion_limit("generate") + PROMPT_OVERHEAD
         return plan.most + (Usage(min(shown, window), 0, completion_limit("generate")) if typed else Usage())
-    widest = max(plan.granularity + 2 * plan.extension_tokens, table_tokens if plan.recover_tables else 0)
+    widest = max(plan.granularity + 2 * plan.extension_tokens, TABLE_TOKENS if plan.recover_tables else 0)
     forecast = forecast_of_plan(plan, window, PROMPT_OVERHEAD, lambda count, _: count * widest)
     calls = [*forecast.certain, *(Prompt("step", tokens) for tokens in forecast.reason)]
     if forecast.answer:

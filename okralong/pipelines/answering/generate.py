@@ -33,6 +33,7 @@ from okralong.pipelines.answering.context import (
     prompt_fits,
 )
 from okralong.pipelines.answering.languages import language_of_passages
+from okralong.pipelines.answering.policy import FALLBACK_COUNT, FALLBACK_GRANULARITY
 from okralong.pipelines.answering.prompt_text import Evidence, repeats_itself, repeats_prompt
 from okralong.pipelines.answering.prompts import (
     UNANSWERABLE,
@@ -360,9 +361,8 @@ async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
 
     Chunks are ranked by dense vectors, or by BM25 if the archive has no vectors. Step: ``step``.
     """
-    policy = tools.policy.full_text
-    found = await tools.retrieve(step, question, granularity=policy.fallback_granularity, k=policy.fallback_count)
-    hits = list((found.semantic or found.exact)[: policy.fallback_count])
+    found = await tools.retrieve(step, question, granularity=FALLBACK_GRANULARITY, k=FALLBACK_COUNT)
+    hits = list((found.semantic or found.exact)[:FALLBACK_COUNT])
     build = answer_prompt_of(tools, question)
     fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
     # If not even one chunk fits, ``fit_passages`` cuts the first.

@@ -8,7 +8,7 @@ with its reason in words, so that users see what they pay for.
 from __future__ import annotations
 
 from okralong.pipelines.answering.languages import language_name
-from okralong.pipelines.answering.policy import SAME_WEIGHT, Policy, ScopePolicy
+from okralong.pipelines.answering.policy import CONTEXTUAL_TYPES, SAME_WEIGHT, Policy, ScopePolicy
 from okralong.pipelines.core.languages import ENGLISH
 from okralong.pipelines.core.types import Analysis, Pattern, Plan, Usage, Workflow
 from okralong.pipelines.core.wording import counted
@@ -105,7 +105,7 @@ def _workflow(analysis: Analysis | None, policy: Policy, language: str) -> tuple
 
 
 def _size(analysis: Analysis | None, policy: Policy, workflow: Workflow) -> tuple[ScopePolicy, int, int, str]:
-    contextual = analysis is not None and analysis.type in policy.contextual_types
+    contextual = analysis is not None and analysis.type in CONTEXTUAL_TYPES
     scope = policy.contextual if contextual else policy.factoid
     present = analysis is not None and bool(analysis.evidence)
     granularity = scope.granularity_present if present else scope.granularity_absent

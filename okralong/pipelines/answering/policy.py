@@ -64,25 +64,27 @@ class SurroundingsPolicy(Settings):
     """Raise the score of small chunks whose surroundings fit the query. Not in the paper.
 
     The fused score of the larger chunks (of ``granularity`` tokens) around a small chunk, times ``weight``, is added to
-    its score, if the scope has at most ``most_documents`` (null: always).
+    its score.
     """
 
     granularity: Tokens
     weight: Annotated[float, Field(gt=0, le=100)]
-    most_documents: Count | None = None
+
+
+NEAR: Final = 0.8
+"""Documents that a query names match it at least this share as well as the best. # project default"""
+MOST_NAMED: Final = 16
+"""A query that names more documents names none in particular. # project default"""
 
 
 class NamedPolicy(Settings):
     """A second retrieval in the documents that the query names (``DocumentNames``). Not in the paper.
 
-    If the scope has several documents, those that match at least ``near`` times as well as the best are searched,
-    unless they are more than ``documents``. A chunk's fused score there, times ``weight`` and the document's share, is
-    added to its score.
+    If the scope has several documents, the named ones are searched. A chunk's fused score there, times ``weight`` and
+    the document's share, is added to its score.
     """
 
     weight: Annotated[float, Field(gt=0, le=100)]
-    near: Share = 0.8
-    documents: Count = 16
 
 
 SAME_WEIGHT: Final = 1.0
@@ -181,16 +183,19 @@ class EscalatePolicy(Settings):
     to: Literal["stronger", "precise"]
 
 
+TABLE_TOKENS: Final = 600
+"""Tokens up to which a table that a passage cuts is completed; a longer one is shown in part. # project default"""
+
+
 class ContextPolicy(Settings):
     """The context processor.
 
     The workflow "extend" adds ``extension_tokens`` on each side of a passage. ``recover_tables`` completes tables that
-    a passage cuts, up to ``table_tokens``.
+    a passage cuts, up to ``TABLE_TOKENS``.
     """
 
     extension_tokens: Annotated[int, Field(ge=0, le=4096)]
     recover_tables: bool
-    table_tokens: Tokens
 
 
 class SplitPolicy(Settings):
@@ -208,17 +213,21 @@ class StepPolicy(Settings):
     count: Count | None = None
 
 
-class FullTextPolicy(Settings):
-    """What long context and precise mode show if the full text exceeds the window.
-
-    These are the best chunks that fit: up to ``fallback_count`` chunks of ``fallback_granularity`` tokens.
-    """
-
-    fallback_granularity: Tokens
-    fallback_count: Count
+FALLBACK_GRANULARITY: Final = 512
+FALLBACK_COUNT: Final = 200
+"""What long context and precise mode show if the full text exceeds the window: as many as fit of "the top 200 most
+relevant text chunks" (paper appendix B.2), which have 512 tokens (project default)."""
+CONTEXTUAL_TYPES: Final[frozenset[QuestionType]] = frozenset(("abstractive",))
+"""The types of questions to which ``contextual`` applies (paper appendix B.3); ``factoid`` applies to the others."""
 
 
 _FORMER: Final[dict[str, Any]] = {
+    "contextual_types": ["abstractive"],
+    "context.table_tokens": TABLE_TOKENS,
+    "full_text": {"fallback_granularity": FALLBACK_GRANULARITY, "fallback_count": FALLBACK_COUNT},
+    "fusion.named.near": NEAR,
+    "fusion.named.documents": MOST_NAMED,
+    "fusion.surroundings.most_documents": None,
     "fusion.method": "minmax",
     "fusion.rank_constant": 60.0,
     "fusion.same_weight": 1.0,
@@ -237,25 +246,35 @@ _FORMER: Final[dict[str, Any]] = {
 """Values of removed keys (``core.config.REMOVED_KEYS``) that fingerprints include, so that these stay the same."""
 
 
+def with_former_keys(content: dict[str, Any]) -> dict[str, Any]:
+    """Fill the removed keys that the content of a policy lacks, so that it equals that of earlier releases."""
+    for key, value in _FORMER.items():
+        *path, name = key.split(".")
+        section: Any = content
+        for each in path:
+            section = section and section.get(each)  # a section that is off is None
+        if section is not None:
+            section.setdefault(name, value)
+    return content
+
+
 class Policy(Settings):
     """All constants of the organizer's decisions.
 
     ``name`` is the policy's name in plans and tables. ``workflow`` has one entry for each question type; ``contextual``
-    applies to the ``contextual_types``, ``factoid`` to the others. ``plugins`` has the sections of third-party methods,
+    applies to the ``CONTEXTUAL_TYPES``, ``factoid`` to the others. ``plugins`` has the sections of third-party methods,
     by key.
     """
 
     name: str
     primary: PrimaryPolicy
     workflow: dict[QuestionType, Workflow]
-    contextual_types: list[QuestionType]
     contextual: ScopePolicy
     factoid: ScopePolicy
     fusion: FusionPolicy
     context: ContextPolicy
     split: SplitPolicy
     step: StepPolicy
-    full_text: FullTextPolicy
     rerank: RerankPolicy = RerankPolicy()
     read: ReadPolicy = ReadPolicy()
     line_items: LineItemsPolicy = LineItemsPolicy()
@@ -280,11 +299,7 @@ class Policy(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Return the parts of the policy that a run's fingerprint includes."""
-        content = self.model_dump(mode="json")
-        for key, value in _FORMER.items():
-            section, _, name = key.partition(".")
-            content[section] = content[section] | {name: value} if name else value
-        return content
+        return with_former_keys(self.model_dump(mode="json"))
 
     @model_validator(mode="after")
     def _every_type(self) -> Self:

@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Final
 
 from okralong.pipelines.answering.analyzers.words import STOP_WORDS
+from okralong.pipelines.answering.policy import MOST_NAMED, NEAR
 from okralong.pipelines.answering.rerank import rerank, stretched
 from okralong.pipelines.answering.tools import Retriever, Tools
 from okralong.pipelines.core.types import Candidates, Chunk, Hit, Plan, RetrieverScores
@@ -68,7 +69,7 @@ async def _ranked(
     if neighbours:
         fused = boost_by_neighbours(fused, neighbours)
     around = fusion.surroundings
-    if around is not None and around.granularity > granularity and tools.scope_size <= (around.most_documents or _ALL):
+    if around is not None and around.granularity > granularity:
         wide = await tools.retrieve(f"{step}/wide", query, granularity=around.granularity, k=k)
         fused = boost_by_wider(fused, fuse(wide, *weights), around.weight)
     meant = meant_documents(tools, query)
@@ -80,19 +81,13 @@ async def _ranked(
     return fused, found
 
 
-_ALL: Final = 10**9
-"""More documents than any scope has."""
-
-
 def meant_documents(tools: Retriever, query: str) -> dict[str, float]:
     """Return the documents that the query means best, with their shares; none if too many are meant as well."""
-    named = tools.policy.fusion.named
-    shares = tools.named(query) if named is not None and tools.scope_size > 1 else {}
-    if named is None or not shares:
+    if tools.policy.fusion.named is None or tools.scope_size < 2 or not (shares := tools.named(query)):
         return {}
     best = max(shares.values())
-    meant = {doc_id: share for doc_id, share in shares.items() if share >= named.near * best}
-    return meant if len(meant) <= named.documents else {}
+    meant = {doc_id: share for doc_id, share in shares.items() if share >= NEAR * best}
+    return meant if len(meant) <= MOST_NAMED else {}
 
 
 _NAME: Final = re.compile(r"[A-Z][\w&-]*\w")

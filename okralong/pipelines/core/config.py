@@ -36,6 +36,12 @@ class Settings(BaseModel):
 
 
 REMOVED_KEYS: Final[Mapping[str, str]] = {
+    "context.table_tokens": "it is 600. Delete it",
+    "contextual_types": "these are the abstractive questions. Delete it",
+    "full_text": "its sizes are fixed. Delete it",
+    "fusion.named.documents": "it is 16. Delete it",
+    "fusion.named.near": "it is 0.8. Delete it",
+    "fusion.surroundings.most_documents": "surroundings count for all scopes. Delete it",
     "boundaries": "chunks always end at sentences, lines and rows. Delete it",
     "dense.cells": "it is 4 times the square root of a shard's chunks. Delete it",
     "dense.index: hnsw": "ivf is faster. Set ivf",

@@ -21,7 +21,7 @@ from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
 from okralong.pipelines.answering.instructions import instructed, with_default
 from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import FALLBACK_GRANULARITY, Policy
 from okralong.pipelines.answering.readers.bridge import Bridge
 from okralong.pipelines.answering.readers.calculation import Calculation
 from okralong.pipelines.answering.readers.cell import Cell
@@ -252,7 +252,7 @@ def needs(policy: Policy) -> Needs:
 
 def needs_precisely(policy: Policy) -> Needs:
     """Return the method's needs in precise mode."""
-    return _needs(policy, (policy.full_text.fallback_granularity,))
+    return _needs(policy, (FALLBACK_GRANULARITY,))
 
 
 def _needs(policy: Policy, sizes: tuple[int, ...]) -> Needs:

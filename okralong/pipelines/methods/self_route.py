@@ -18,7 +18,7 @@ from dataclasses import replace
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Tokens
+from okralong.pipelines.answering.policy import FALLBACK_GRANULARITY, Count, MethodSection, Policy, Tokens
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
@@ -35,7 +35,7 @@ class Section(MethodSection):
 
 def needs(policy: Policy) -> Needs:
     """Return the method's needs."""
-    sizes = {policy.section(Section).granularity, policy.full_text.fallback_granularity}
+    sizes = {policy.section(Section).granularity, FALLBACK_GRANULARITY}
     return Needs(granularities=tuple(sorted(sizes)), vectors=True)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.needed_rows import rows_needed, rows_passages
+from okralong.pipelines.answering.policy import NEAR
 from okralong.pipelines.answering.retrieve import names_in
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.archive.cover import read_cover
@@ -91,7 +92,7 @@ async def needed_rows(ask: Ask, tokens: int) -> list[Passage]:
 
 def _best_meant(tools: Tools, question: str) -> list[str]:
     """Return the documents that a question means best, or about as well, also if retrieval does not look for them."""
-    near = tools.policy.fusion.named.near if tools.policy.fusion.named is not None else 1.0
+    near = NEAR if tools.policy.fusion.named is not None else 1.0
     shares = tools.named(question)
     return sorted(
         (doc_id for doc_id, share in shares.items() if share >= near * max(shares.values())),

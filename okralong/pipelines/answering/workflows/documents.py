@@ -97,8 +97,8 @@ def _cell_bound(policy: Policy, tools: Tools) -> Usage:
         for evidence in (True, False)
     ]
     plans = [organize(each, policy, precise=False) for each in analyses]
-    tables, window, limit = policy.context.table_tokens, tools.window, tools.completion_limit
-    bounds = [plan_bound(plan, tables, window, limit, typed=True) for plan in plans]
+    window, limit = tools.window, tools.completion_limit
+    bounds = [plan_bound(plan, window, limit, typed=True) for plan in plans]
     primary = policy.primary.count * policy.primary.granularity + PROMPT_OVERHEAD
     most = Usage(max(each.prompt_tokens for each in bounds), 0, max(each.completion_tokens for each in bounds))
     return most + Usage(primary + policy.over_documents.rows * STATED_TOKENS, 0, tools.completion_limit(ANALYZE))
