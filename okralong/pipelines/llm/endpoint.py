@@ -61,7 +61,8 @@ def open_provider(config: EndpointConfig, connection: Connection, prompt_cache: 
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"llm.provider is {config.provider}, and its SDK is not installed (no module {error.name!r}). Run pip "
-            f"install 'okralong[{PROVIDERS[config.provider].extra}]' on every node, or choose another provider."
+            f"install '.[{PROVIDERS[config.provider].extra}]' in the checkout on every node, or choose another "
+            "provider."
         ) from error
     opened: Provider = adapter.open_provider(config, connection, prompt_cache)
     return opened
