@@ -85,6 +85,9 @@ class CachedEncoder:
 LIMIT: Final = EmbeddingConfig().max_seq_length
 """Tokens of a text, including special tokens, that the packaged encoder reads. It has 512 positions."""
 
+PRECISION: Final = "float32"
+"""Number format of the encoder, so that what trainings learn and benches find does not depend on the processor."""
+
 _BATCH: Final = 1024
 """Number of texts tokenized at a time. Each takes a few kilobytes."""
 
@@ -100,13 +103,13 @@ def cached_encoder(work: Path, name: str = EMBEDDED) -> CachedEncoder:
 
 def index_encoder(cached: CachedEncoder) -> Encoder:
     """Return the same encoder for building an archive."""
-    return Encoder(cached.encode, cached.model, _precision, partial(over_limit, cached.model.path))
+    return Encoder(cached.encode, cached.model, lambda: PRECISION, partial(over_limit, cached.model.path))
 
 
 def plain_encoder(name: str = EMBEDDED) -> Encoder:
     """Return the packaged encoder, or that in a model folder, without a cache. Raises as ``cached_encoder``."""
     model = resolve_embedding_model(name)
-    return Encoder(_load(model.path), model, _precision, partial(over_limit, model.path))
+    return Encoder(_load(model.path), model, lambda: PRECISION, partial(over_limit, model.path))
 
 
 def over_limit(model: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
@@ -123,10 +126,4 @@ def over_limit(model: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
 def _load(path: str) -> Callable[[list[str]], Vectors]:
     from okralong.pipelines.indexing.embedding import SentenceEmbedder  # imports torch, which takes seconds
 
-    return SentenceEmbedder(path, LIMIT, threads=available_cores()).encode
-
-
-def _precision() -> str:
-    from okralong.pipelines.models.weights import device, dtype_for  # imports torch, which takes seconds
-
-    return str(dtype_for(device())).removeprefix("torch.")
+    return SentenceEmbedder(path, LIMIT, PRECISION, threads=available_cores()).encode
