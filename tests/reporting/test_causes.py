@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.schemas import JOURNAL
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.reporting.causes import AnswerSide, Replayed, Trace, causes
 
 Steps = list[tuple[str, dict[str, Any], str]]
@@ -55,6 +57,12 @@ def run(place: Path, steps: Steps) -> Replayed:
         ([search(hit("a", "1"))], [search(hit("a", "1"), query="other")], "config", "another search (path/retrieval)"),
         ([search(hit("a", "1")), plan(5)], [search(hit("a", "1")), plan(6)], "config", "another plan (path/plan)"),
         ([search(), plan(5)], [search(), plan(5)], "unknown", "nothing that is recorded differs"),
+        (
+            [search(), ("plan", {"count": 5, "sections": None}, "")],  # an earlier release's
+            [search(), plan(5)],
+            "unknown",
+            "nothing that is recorded differs",
+        ),
         ([search(), reply("x", "1")], [search(), reply("x", "2")], "unknown", "nothing that is recorded differs"),
         (
             [search(), reply("x", "1")],
@@ -117,3 +125,15 @@ def test_a_further_attempt_keeps_the_request_of_the_first() -> None:
     assert trace(first, ("request", "1", {"request": {}}), answer) == trace(first, answer)
     other = trace(first, ("request", "2", {"request": {}}), ("reply", "2", {"reply": {"text": "Bo"}}))
     assert other.calls["generate", 0].request is None, "another request, which was not recorded"
+
+
+def test_a_run_of_an_earlier_release_has_the_set_up_of_the_same_policy_today(tmp_path: Path) -> None:
+    policy = load_config(FullPolicy, "policy/default.yaml")
+    begun = {"config": {"strategy": "okralong", "policy": "policy/default.yaml"}}
+    setups = []
+    for name, content in (("before", policy.identity()), ("after", policy.model_dump(mode="json"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps(begun))
+        (tmp_path / name / "manifest.json").write_text(json.dumps({"policy": content}))
+        setups.append(Replayed(Folder.of(tmp_path / name)).setup("q"))
+    assert setups[0] == setups[1] != ""

@@ -246,6 +246,18 @@ _FORMER: Final[dict[str, Any]] = {
 """Values of removed keys (``core.config.REMOVED_KEYS``) that fingerprints include, so that these stay the same."""
 
 
+def with_former_keys(content: dict[str, Any]) -> dict[str, Any]:
+    """Fill the removed keys that the content of a policy lacks, so that it equals that of earlier releases."""
+    for key, value in _FORMER.items():
+        *path, name = key.split(".")
+        section: Any = content
+        for each in path:
+            section = section and section.get(each)  # a section that is off is None
+        if section is not None:
+            section.setdefault(name, value)
+    return content
+
+
 class Policy(Settings):
     """All constants of the organizer's decisions.
 
@@ -287,15 +299,7 @@ class Policy(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Return the parts of the policy that a run's fingerprint includes."""
-        content = self.model_dump(mode="json")
-        for key, value in _FORMER.items():
-            *path, name = key.split(".")
-            section = content
-            for each in path:
-                section = section and section[each]  # a section that is off is None
-            if section is not None:
-                section[name] = value
-        return content
+        return with_former_keys(self.model_dump(mode="json"))
 
     @model_validator(mode="after")
     def _every_type(self) -> Self:

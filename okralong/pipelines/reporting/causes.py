@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from okralong.pipelines.answering.policy import with_former_keys
 from okralong.pipelines.archive.versions import active, read_catalogue
 from okralong.pipelines.core.schemas import KNOWN_DOCUMENTS, ORIGINS
 from okralong.pipelines.core.storage import Folder
@@ -116,7 +117,9 @@ class Trace:
             self.retrievals[row["path"]] = (json.dumps(body["wanted"], sort_keys=True), found)
             self.documents |= {hit[1]: str(hit[0])[:_HASH_CHARS] for hit in hits}
         else:
-            self.steps[row["path"], row["kind"]] = _digest(row["body"])
+            if isinstance(body, dict):  # a field that another release does not have equals one without a value
+                body = {name: value for name, value in body.items() if value is not None}
+            self.steps[row["path"], row["kind"]] = _digest(json.dumps(body))
 
 
 def _request(body: Mapping[str, Any]) -> _Request:
@@ -181,8 +184,10 @@ class Replayed:
         if setup := self._setup or self._origins.get(query_id, ""):
             return f"night {setup}"
         config, policy = self._begun.get("config") or {}, (self.run.read_manifest() or {}).get("policy")
-        said = [{name: config.get(name) for name in _DECIDING}, policy]
-        return f"run {_digest(json.dumps(said, sort_keys=True))}" if policy else ""
+        if not policy:
+            return ""
+        said = [{name: config.get(name) for name in _DECIDING}, with_former_keys(policy)]
+        return f"run {_digest(json.dumps(said, sort_keys=True))}"
 
     @cached_property
     def _begun(self) -> Mapping[str, Any]:
