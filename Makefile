@@ -27,7 +27,7 @@ quick: $(READY)
 	$(BIN)/python -m pytest -m quick -n $(BESIDE) --dist loadfile
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(BESIDE) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(BESIDE) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=1
 
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak

@@ -86,7 +86,8 @@ class ServiceLog(logging.Handler):
         except OSError:
             with suppress(OSError):
                 if self._other is None:
-                    self._other = Path(tempfile.mkstemp(prefix="okralong-serve-", suffix=".log")[1])
+                    with tempfile.NamedTemporaryFile(prefix="okralong-serve-", suffix=".log", delete=False) as file:
+                        self._other = Path(file.name)
                 self._write(self._other)
 
     def _write(self, path: Path) -> None:
