@@ -74,7 +74,10 @@ def _traced(telemetry: Telemetry, progress: Report | None) -> Report:
 
 
 class Live:
-    """Reports texts as they are embedded; the job itself counts them when a vector file is written, minutes later."""
+    """Reports pages as OCR reads them and texts as they are embedded.
+
+    The job itself hears of them when a part or a vector file is written, minutes later.
+    """
 
     def __init__(self, progress: Report) -> None:
         self._progress = progress
@@ -88,19 +91,21 @@ class Live:
             known = (self._state.embedded, self._state.tokens_embedded) if self._state else (0, 0)
             told = (state.embedded, state.tokens_embedded)
             embedded, tokens = max(known, told)
-            self._state = replace(state, embedded=embedded, tokens_embedded=tokens)
+            page = self._state.page if self._state and state.stage == "read" else ""
+            self._state = replace(state, embedded=embedded, tokens_embedded=tokens, page=page)
             self._progress(self._state)
 
-    def embedded(self, texts: int, tokens: int) -> None:
-        """Report how many texts are embedded so far, and their tokens."""
+    def tallied(self, texts: int, tokens: int, page: str) -> None:
+        """Report how many texts are embedded so far, their tokens, and which page OCR is reading."""
         with self._lock:
-            if self._state is not None and texts > self._state.embedded:
-                self._state = replace(self._state, embedded=texts, tokens_embedded=tokens)
+            if self._state is not None and (texts > self._state.embedded or page != self._state.page):
+                embedded, tokens = max((texts, tokens), (self._state.embedded, self._state.tokens_embedded))
+                self._state = replace(self._state, embedded=embedded, tokens_embedded=tokens, page=page)
                 self._progress(self._state)
 
     @contextmanager
     def tally(self) -> Iterator[Any]:
-        """Start an actor in which embedders count their batches, and poll it."""
+        """Start an actor in which readers and embedders say what they do, and poll it."""
         remote: Any = ray.remote(_Tally)
         actor = remote.options(num_cpus=0).remote()
         over = Event()
@@ -108,7 +113,7 @@ class Live:
         def ask() -> None:
             while not over.wait(LOOK_S):
                 try:
-                    self.embedded(*ray.get(actor.sums.remote()))
+                    self.tallied(*ray.get(actor.sums.remote()))
                 except RayError:  # the actor died; the job does not need it
                     return
 
@@ -125,13 +130,19 @@ class Live:
 class _Tally:
     def __init__(self) -> None:
         self._texts = self._tokens = 0
+        self._pages: dict[str, str] = {}
+
+    def reads(self, part: str, page: str) -> None:
+        self._pages.pop(part, None)
+        if page:
+            self._pages[part] = page
 
     def add(self, texts: int, tokens: int) -> None:
         self._texts += texts
         self._tokens += tokens
 
-    def sums(self) -> tuple[int, int]:
-        return self._texts, self._tokens
+    def sums(self) -> tuple[int, int, str]:
+        return self._texts, self._tokens, next(reversed(self._pages.values()), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +159,20 @@ class RayStreams:
         """Run a task for each part."""
         archive, config = self.archive, self.config
 
-        def read(row: dict[str, Any]) -> dict[str, Any]:
-            sources = [Source(**source) for source in row["sources"]]
-            done = read_part(archive, row["part"], sources, config, limits, purged)
-            index_metrics().chunked(done["chunks"])
-            return done
-
         items = [{"part": part, "sources": [asdict(s) for s in sources]} for part, sources in parts.items()]
-        yield from _rows(_dataset(items).map(read, **config.placement.readers.options()))
+        with self.live.tally() if self.live and config.reading_limits().ocr == "on" else nullcontext() as tally:
+
+            def read(row: dict[str, Any]) -> dict[str, Any]:
+                def on_page(words: str) -> None:
+                    if tally is not None:
+                        tally.reads.remote(row["part"], words)
+
+                sources = [Source(**source) for source in row["sources"]]
+                done = read_part(archive, row["part"], sources, config, limits, purged, on_page)
+                index_metrics().chunked(done["chunks"])
+                return done
+
+            yield from _rows(_dataset(items).map(read, **config.placement.readers.options()))
 
     def chunk(self, parts: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
         """Run a task for each part."""

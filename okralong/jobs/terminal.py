@@ -267,10 +267,11 @@ class IndexPanel(Panel):
         if progress.stage == "read" and progress.to_read:
             self.phase("read")
             chunks = counted(progress.chunks, "chunk") if progress.chunks else ""
-            more = ", ".join(each for each in (chunks, failed) if each)
+            more = ", ".join(each for each in (progress.page, chunks, failed) if each)
             work = (progress.bytes_read, progress.bytes_to_read) if progress.bytes_to_read else None
-            # How long embedding takes is known only once the texts are.
-            self.show(progress.read, progress.to_read, "file", more, work=work, rest="for the other files")
+            # How long embedding takes is known only once the texts are; a page takes OCR seconds, whatever its bytes.
+            timed, rest = not progress.page, "for the other files"
+            self.show(progress.read, progress.to_read, "file", more, work=work, timed=timed, rest=rest)
         elif progress.stage == "embed" and progress.expected_chunks:
             self.phase("embed", "loading the encoder")
             if progress.embedded:

@@ -113,7 +113,12 @@ def test_limits_of_ocr(tmp_path: Path) -> None:
     scan().save(file, save_all=True, append_images=[scan(), scan()])
     limits = Limits(100, 2**31, 10**6, 10**8, 10**8, "on", 60, 2)
     (tmp_path / "b.png").write_bytes(b"\x89PNG none")
+    pair, seen = tmp_path / "pair.tiff", list[str]()
+    scan().save(pair, save_all=True, append_images=[scan()])
     with SandboxedParser(limits) as parser:
+        parser.on_page = seen.append
+        assert len(list(parser.parse(Source(str(pair), "pair", pair.stat().st_size)))) == 1
+        assert seen == ["recognizing page 1 of 2 of pair.tiff", "recognizing page 2 of 2 of pair.tiff"]
         (many,) = parser.parse(Source(str(file), "a", file.stat().st_size))
         (none,) = parser.parse(Source(str(tmp_path / "b.png"), "b", 9))
     assert isinstance(many, BadRow)

@@ -13,9 +13,11 @@ from openpyxl.comments import Comment
 from openpyxl.drawing.image import Image
 from PIL import Image as Picture
 
+from okralong.pipelines.core import workbook_process
 from okralong.pipelines.core.number_formats import shown
 from okralong.pipelines.core.types import DocumentError
-from okralong.pipelines.core.workbooks import address, read_workbook
+from okralong.pipelines.core.workbook_process import read_sheets
+from okralong.pipelines.core.workbooks import address
 from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source, make_document
 from okralong.pipelines.indexing.parsers import read_source
 from okralong.pipelines.statements.choice import Choice, choose
@@ -398,14 +400,47 @@ def test_values_for_programs() -> None:
     sheet.append(["id", None, date(2024, 3, 1), True])
     sheet["B4"] = 1.5
     sheet.row_dimensions[4].hidden = True
-    assert list(read_workbook(saved(book), "a.xlsx").sheets[0].values()) == [
+    assert list(read_sheets(saved(book), "a.xlsx")[0].values()) == [
         ["id", None, datetime(2024, 3, 1), True], [], [], [None, 1.5],
     ]  # fmt: skip
     sheet["C5"] = "=A1"
     with pytest.raises(
         DocumentError, match=r"a\.xlsx, sheet Sheet, cell C5, has a formula without a saved value \(=A1\)"
     ):
-        list(read_workbook(saved(book), "a.xlsx").sheets[0].values())
+        list(read_sheets(saved(book), "a.xlsx")[0].values())
+
+
+def test_sheets_of_people_are_read_with_limits() -> None:
+    hidden, far = rows("secret"), "".join(f'<row r="{n}"><c r="XFD{n}"><v>1</v></c></row>' for n in range(1, 1400))
+    cells = rows('a|< t="str"><f>1+1</f><v>2</v></c>|< t="str"><v> </v></c>|< t="e"><f>A1</f><v>#N/A</v></c>')
+    data = workbook(cells, hidden, "<sheetData><row>", f"<sheetData>{far}</sheetData>", states={1: "hidden"})
+    found = read_sheets(data, "a.xlsx")
+    assert [(each.name, each.hidden) for each in found] == [
+        ("One", False),
+        ("Three", False),
+        ("Four", False),
+        ("Two", True),
+    ]
+    assert [(cell.value, cell.calculated, cell.error) for cell in found[0].cells()[1]] == [
+        ("a", "", False), ("2", "=1+1", False), ("#N/A", "=A1", True),
+    ]  # fmt: skip
+    for sheet, words in ((found[1], "sheet Three, cannot be read"), (found[2], "ends in column XFD1221 like many")):
+        with pytest.raises(DocumentError, match=words):
+            list(sheet.values())
+    with pytest.raises(DocumentError, match=r"a\.xlsx is not an \.xlsx file"):
+        read_sheets(b"no workbook", "a.xlsx")
+
+
+def test_a_sheet_beyond_a_limit_ends_its_own_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = workbook(rows('< t="s"><v>0</v></c>'), strings=f"<si><t>{'x' * 100_000_000}</t></si>")
+    monkeypatch.setattr(workbook_process, "MEMORY_BYTES", 192 << 20)
+    with pytest.raises(DocumentError, match=r"a\.xlsx needs more than 0\.1875 GiB of memory\. Copy the rows"):
+        read_sheets(data, "a.xlsx")
+    monkeypatch.setattr(workbook_process, "MEMORY_BYTES", 2 << 30)
+    monkeypatch.setattr(workbook_process, "SECONDS", 0.01)  # rounded up to one second
+    slow = workbook("<sheetData><row>" + "<c><v>1</v></c>" * 1_000_000 + "</row></sheetData>")
+    with pytest.raises(DocumentError, match=r"takes more than 0\.01 s of processor time|took too long"):
+        read_sheets(slow, "a.xlsx")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
+from okralong.actors.index_streams import Live
 from okralong.jobs import terminal
 from okralong.jobs.remaining import Countdown, Pace, QuestionPace, about
 from okralong.jobs.terminal import AnswerPanel, IndexPanel, Panel, seconds_by_stage
@@ -187,6 +188,26 @@ def test_the_pace_of_reading_says_nothing_about_embedding(clock: Clock) -> None:
         panel.update(IndexProgress("embed", 40, embedded=32, tokens_embedded=12_000, **done))
         assert "about 8 min to go" in figures(panel), "138,000 tokens at 300 a second"
         assert "32 of 1,000 texts" in figures(panel)
+
+
+def test_a_page_that_ocr_reads_is_named_and_bytes_say_nothing_of_its_time(clock: Clock) -> None:
+    panel = IndexPanel(Console(file=io.StringIO()), every_s=3600)
+    said: list[IndexProgress] = []
+    live = Live(said.append)
+    with panel:
+        for read in range(33):
+            live.report(IndexProgress("read", 34, read=read, to_read=34, bytes_read=read * 10, bytes_to_read=400))
+            panel.update(said[-1])
+            clock.now += 2
+        assert "for the other files" in figures(panel)
+        live.tallied(0, 0, "recognizing page 37 of 96 of old.pdf")
+        panel.update(said[-1])
+        assert figures(panel) == "32 of 34 files, 29.1/min, recognizing page 37 of 96 of old.pdf"
+        live.report(IndexProgress("read", 34, read=33, to_read=34, bytes_read=390, bytes_to_read=400))
+        assert said[-1].page
+        live.tallied(0, 0, "")
+        panel.update(said[-1])
+        assert "recognizing" not in figures(panel)
 
 
 def test_counts_of_one_are_singular(clock: Clock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,11 @@ def test_a_row_that_is_wrong_is_named_and_nothing_is_recorded(run: Folder, tmp_p
         for name in whole.namelist():
             content = whole.read(name)
             broken.writestr(name, content[: len(content) // 2] if name.endswith("sheet1.xml") else content)
-    refused = {"bare": "lacks the sheet answers or the hidden", "text": "cannot be read", "none": "There is no file"}
+    refused = {
+        "bare": "lacks the sheet answers or the hidden",
+        "text": "is not an .xlsx file",
+        "none": "There is no file",
+    }
     refused["broken"] = "cannot be read"
     for name, words in refused.items():
         with pytest.raises(InputError, match=words):
@@ -166,6 +171,23 @@ def test_a_row_that_is_wrong_is_named_and_nothing_is_recorded(run: Folder, tmp_p
         2,
         False,
     )
+
+
+def test_a_file_of_many_merged_ranges_is_read_at_once(run: Folder, tmp_path: Path) -> None:
+    file = fill(
+        tmp_path / "answers.xlsx", {("chair", "corrected"): "Ida", ("sales", "corrected"): " ", ("up", "note"): "\xa0"}
+    )
+    with ZipFile(file) as whole:
+        parts = {name: whole.read(name) for name in whole.namelist()}
+    many = b"<mergeCells>" + b'<mergeCell ref="A1:XFD1048576"/>' * 2_000 + b"</mergeCells>"
+    with ZipFile(file, "w") as merged:
+        for name, content in parts.items():
+            merged.writestr(name, content.replace(b"</sheetData>", b"</sheetData>" + many))
+    began = time.process_time()
+    assert [(cell.query_id, cell.corrected) for cell in read_filled(file).cells if cell.corrected] == [("chair", "Ida")]
+    assert time.process_time() - began < 5, "it is read in a process of its own"
+    code, printed = okralong(run.path, file)
+    assert (code, "recorded: 1 correction" in printed) == (0, True), printed
 
 
 def test_conflicts_are_named_and_one_side_may_be_taken(run: Folder, tmp_path: Path) -> None:

@@ -102,13 +102,23 @@ def read_cover(text: str, title: str = "", facts: Iterable[Fact] = ()) -> Cover:
     return Cover(company, tickers, form, end, year, quarter)
 
 
+_TAGGED: Final = frozenset(
+    {
+        *("DocumentType", "EntityRegistrantName", "TradingSymbol", "DocumentPeriodEndDate"),
+        *("DocumentFiscalPeriodFocus", "DocumentFiscalYearFocus"),
+    }
+)
+
+
 def _tagged(text: str, facts: Iterable[Fact]) -> dict[str, str]:
     """Return the texts tagged with the concepts of a cover, the first of each."""
     found: dict[str, str] = {}
     for fact in facts:
         prefix, _, concept = fact.concept.partition(":")
-        if prefix == "dei" and fact.part == 0 and not fact.dimensions:
-            found.setdefault(concept, " ".join(text[fact.start_char : fact.end_char].split()))
+        wanted = prefix == "dei" and concept in _TAGGED and concept not in found
+        if wanted and fact.part == 0 and not fact.dimensions:
+            end = min(fact.end_char, fact.start_char + _TITLE_CHARS)
+            found[concept] = " ".join(text[fact.start_char : end].split())
     name = found.get("EntityRegistrantName", "")
     if not _is_name(name):
         found.pop("EntityRegistrantName", None)
@@ -155,7 +165,7 @@ def _in_title_line(text: str, match: re.Match[str]) -> bool:
 # The company.
 
 _REGISTRANT: Final = re.compile(
-    r"\(?\s*(?:exact\s+|full\s+)?name\s+of\s+(?:the\s+)?(?:(?:small|business|registrant|issuer|company|corporation)\S*\s+){1,3}"
+    r"(?:exact\s+|full\s+)?name\s+of\s+(?:the\s+)?(?:(?:small|business|registrant|issuer|company|corporation)\S*\s+){1,3}"
     r"(?:as\s+)?(?:in|specified|of\s+registrant)",
     re.IGNORECASE,
 )
@@ -184,7 +194,7 @@ def _registrant(head: str) -> str:
     found = _REGISTRANT.search(head)
     if found is None:
         return ""
-    lines = [" ".join(line.split()) for line in head[: found.start()].rstrip("( \n\t").split("\n")]
+    lines = [" ".join(line.split()) for line in head[: found.start()].rstrip("( \n\t\r\f\v\xa0").split("\n")]
     name = ""
     for line in [line.strip(" |*") for line in lines if line.strip(" |*")][:-4:-1]:
         if _NOT_NAMED.search(line) or not re.search(r"[^\W\d_]", line):

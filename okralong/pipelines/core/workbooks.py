@@ -35,6 +35,7 @@ class Cell(NamedTuple):
 
     ``formula`` is the text of a formula without a saved value, otherwise "". ``value`` is a str, int, float, bool,
     datetime, date, time or timedelta; an ``error`` is a str such as #N/A, or "" for a picture in a cell.
+    ``calculated`` is the text of a formula with a saved value, as far as this cell has it.
     """
 
     column: int
@@ -42,6 +43,7 @@ class Cell(NamedTuple):
     number_format: str
     formula: str
     error: bool
+    calculated: str = ""
 
     def shown(self) -> str:
         """Return the cell as a person sees it, a formula without a saved value as its text."""
@@ -81,27 +83,6 @@ class Sheet:
     _formats: tuple[str, ...]
     _epoch: Any
     _trusted: bool
-
-    def values(self) -> Iterator[list[Any]]:
-        """Yield the values of each row from the first, None for an empty cell.
-
-        Raises:
-            DocumentError: A formula has no saved value.
-        """
-        expected = 1
-        for row in self.rows(Layout()):
-            for _ in range(expected, row.number):
-                yield []
-            values: list[Any] = [None] * (row.cells[-1].column + 1 if row.cells else 0)
-            for cell in row.cells:
-                if cell.formula:
-                    raise DocumentError(
-                        f"{self.book.uri}, sheet {self.name}, cell {address(row.number, cell.column)}, has a formula "
-                        f"without a saved value ({cell.formula}). Open the file in a spreadsheet program and save it."
-                    )
-                values[cell.column] = cell.value
-            yield values
-            expected = row.number + 1
 
     def rows(self, layout: Layout) -> Iterator[Row]:
         """Yield the rows in ascending order, and fill ``layout``. Raises DocumentError if the sheet is damaged."""
@@ -159,6 +140,15 @@ class Sheet:
             return Cell(column, words, "General", words, False)
         if formula is not None and formula.get("t") == "shared" and formula.text:
             shared[formula.get("si", "")] = (formula.text, address(row, column))
+        cell = self._saved(element, column, row, kind, said, inline)
+        if formula is None:
+            return cell
+        cell = cell or Cell(column, "", "General", "", False)
+        return cell._replace(calculated="=" + " ".join((formula.text or "")[:_MOST_FORMULA_CHARS].split()))
+
+    def _saved(
+        self, element: Element, column: int, row: int, kind: str, said: str | None, inline: str | None
+    ) -> Cell | None:
         if inline is not None:
             return Cell(column, inline, self._format(element), "", False) if inline else None
         if said is None or (said == "" and kind != "s"):
@@ -267,13 +257,14 @@ _FUTURE: Final = re.compile(r"_xl(?:fn|ws|pm|udf)\.")
 
 @dataclass(frozen=True, slots=True)
 class Workbook:
-    """An Excel workbook: title, visible sheets in order, and the number of hidden sheets.
+    """An Excel workbook: title, and the visible and the hidden sheets in order.
 
-    ``charts`` are the parts of visible sheets that consist of one chart.
+    ``hidden`` counts hidden sheets of any kind, ``charts`` are the parts of visible sheets that consist of one chart.
     """
 
     title: str
     sheets: tuple[Sheet, ...]
+    hidden_sheets: tuple[Sheet, ...]
     hidden: int
     charts: tuple[tuple[str, str], ...]
     package: Package
@@ -316,25 +307,27 @@ def _workbook(package: Package) -> Workbook:
     by_kind = {each.kind: each.part for each in relations.values()}
     formats = tuple(_formats(package, by_kind.get("styles", "")))
     strings = _Strings(package, by_kind.get("sharedStrings", ""))
-    sheets, charts, hidden = [], [], 0
+    sheets: list[Sheet] = []
+    hidden_sheets: list[Sheet] = []
+    charts, hidden = [], 0
     for element in listed:
         target = relations.get(attribute(element, "id"))
         if target is None or target.kind not in ("worksheet", "chartsheet"):
             continue
-        if element.get("state", "visible") != "visible":
-            hidden += 1
-        elif target.kind == "chartsheet":
-            charts.append((element.get("name", ""), target.part))
-        else:
-            name = element.get("name", "")
-            sheets.append(Sheet(name, target.part, package, strings.all, formats, epoch, calculated))
+        name, is_hidden = element.get("name", ""), element.get("state", "visible") != "visible"
+        hidden += is_hidden
+        if target.kind == "worksheet":
+            listed_with = hidden_sheets if is_hidden else sheets
+            listed_with.append(Sheet(name, target.part, package, strings.all, formats, epoch, calculated))
+        elif not is_hidden:
+            charts.append((name, target.part))
     title = ""
     core = next((each.part for each in package.relations("") if each.kind == "core-properties"), "")
     with suppress(DocumentError), package.reading():  # a damaged title hides no sheet
         for element in package.elements(core) if package.has(core) else ():
             if local(element.tag) == "title":
                 title = element.text or ""
-    return Workbook(title, tuple(sheets), hidden, tuple(charts), package)
+    return Workbook(title, tuple(sheets), tuple(hidden_sheets), hidden, tuple(charts), package)
 
 
 def _formats(package: Package, part: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -91,15 +91,24 @@ def plan_parts(sources: Sequence[Source]) -> list[list[Source]]:
 
 
 def read_part(
-    archive: str, name: str, sources: Sequence[Source], config: IndexConfig, limits: str, purged: Iterable[str]
+    archive: str,
+    name: str,
+    sources: Sequence[Source],
+    config: IndexConfig,
+    limits: str,
+    purged: Iterable[str],
+    on_page: Callable[[str], object] = lambda words: None,
 ) -> dict[str, Any]:
     """Read, chunk and write a part, mark it complete, and return counts of its work.
 
     The counts are of files, their bytes, documents, failures, chunks and seconds; ``limits`` is the hash of the reading
-    limits.
+    limits. ``on_page`` gets what OCR is reading, in words, and "" when the part is read.
     """
     started = time.perf_counter()
-    outcomes = ingest_part(archive, name, sources, shared_parser(config.reading_limits()), frozenset(purged))
+    parser = shared_parser(config.reading_limits())
+    parser.on_page = on_page
+    outcomes = ingest_part(archive, name, sources, parser, frozenset(purged))
+    on_page("")
     have_read = time.perf_counter()
     pieces = sorted({outcome.part for outcome in outcomes if outcome.part})
     chunks = sum(chunk_part(archive, piece, config.granularities) for piece in pieces)

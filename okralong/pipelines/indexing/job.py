@@ -78,7 +78,7 @@ class IndexProgress:
 
     ``stage`` is read, embed, build, compress or done, ``read`` the number of files read of ``to_read``, and
     ``expected_chunks`` the number of texts to embed, 0 while unknown. Bytes and tokens say how much work these are; the
-    tokens to embed are estimated from a sample in large archives.
+    tokens to embed are estimated from a sample in large archives. ``page`` says what OCR is reading, "" for nothing.
     """
 
     stage: str
@@ -94,6 +94,7 @@ class IndexProgress:
     bytes_to_read: int = 0
     tokens_embedded: int = 0
     tokens_to_embed: int = 0
+    page: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def main() -> None:
 
 def _serve(limits: Limits, out: BinaryIO) -> None:
     write_frame(out, {"kind": "ready"})
-    ocr = ocr_within(limits, lambda: write_frame(out, {"kind": "page"}))
+    ocr = ocr_within(limits, lambda number, of: write_frame(out, {"kind": "page", "number": number, "of": of}))
     for line in request_lines():
         request = json.loads(line)
         allow_seconds(limits.seconds)
@@ -86,12 +86,12 @@ def _frame(step: Step) -> tuple[Head, bytes]:
     return {"kind": "document", "number": step.number, **head}, body
 
 
-def ocr_within(limits: Limits, tell: Callable[[], None]) -> Ocr:
+def ocr_within(limits: Limits, tell: Callable[[int, int], None]) -> Ocr:
     """Return the OCR that ``limits`` allow; it calls ``tell`` before each page."""
 
-    def before_page() -> None:
+    def before_page(number: int, of: int) -> None:
         allow_more_seconds(limits.ocr_page_seconds)
-        tell()
+        tell(number, of)
 
     why_not = {
         "on": "",

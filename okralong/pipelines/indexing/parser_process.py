@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import time
 from array import array
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from pathlib import PurePosixPath
 from typing import Any, Final, get_args
 
 from okralong.pipelines.core.confined_process import (
@@ -80,12 +81,14 @@ class ParserProcess(ConfinedProcess):
 class SandboxedParser(ProcessHolder[ParserProcess]):
     """Parses files in a child process, one at a time; a context manager that leaves no process behind.
 
-    On Linux the process ends with the thread that first used it, so use it from one thread.
+    On Linux the process ends with the thread that first used it, so use it from one thread. ``on_page`` gets what OCR
+    is reading, in words.
     """
 
     def __init__(self, limits: Limits) -> None:
         super().__init__()
         self._limits = limits
+        self.on_page: Callable[[str], object] = lambda words: None
 
     def parse(self, source: Source) -> Generator[ParsedDocument | BadRow, None, None]:
         """Yield every document of ``source``, and a BadRow for each that cannot be read or exceeds a limit.
@@ -97,7 +100,7 @@ class SandboxedParser(ProcessHolder[ParserProcess]):
         while not progress.done:
             process = self._ready()
             try:
-                yield from progress.advance(process)
+                yield from progress.advance(process, self.on_page)
             except ProcessLost as lost:
                 self.close()
                 if process.parsed == 0 or lost.loss.is_certain:
@@ -124,7 +127,7 @@ class _FileProgress:
         self._begun: Head | None = None
         self.done = False
 
-    def advance(self, process: ParserProcess) -> Iterator[ParsedDocument | BadRow]:
+    def advance(self, process: ParserProcess, on_page: Callable[[str], object]) -> Iterator[ParsedDocument | BadRow]:
         """Yield outcomes until the file is finished. Raises ProcessLost."""
         self._begun = None
         process.ask(self._source, self._finished)
@@ -137,6 +140,8 @@ class _FileProgress:
                     return
                 if head["kind"] == "page":
                     deadline += process.more_for_page()
+                    name = PurePosixPath(self._source.uri).name
+                    on_page(f"recognizing page {int(head['number']):,} of {int(head['of']):,} of {name}")
                     continue
                 if head["kind"] == "begun":
                     self._begun = head

@@ -17,7 +17,7 @@ from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, decoded_table, plain
 from okralong.pipelines.core.types import NOT_READ, DocumentError, InputError
 from okralong.pipelines.core.wording import agreeing, counted
-from okralong.pipelines.core.workbooks import read_workbook
+from okralong.pipelines.core.workbook_process import read_sheets
 
 _KINDS: Final = (".csv", ".tsv", ".xlsx", ".jsonl", ".parquet")
 _KEYS: Final = ("doc_id", "file")
@@ -112,8 +112,8 @@ def _table(kind: str, data: bytes, uri: str) -> Iterator[tuple[int, Sequence[Any
         yield from _of_dicts(rows, list(dict.fromkeys(name for row in rows for name in row)))
         return
     if kind == ".xlsx":
-        book = read_workbook(data, uri)
-        lines: Iterable[Sequence[Any]] = book.sheets[0].values() if book.sheets else ()
+        sheet = next((each for each in read_sheets(data, uri) if not each.hidden), None)
+        lines: Iterable[Sequence[Any]] = sheet.values() if sheet else ()
     else:
         lines = csv_rows(decoded_table(data, uri), "\t" if kind == ".tsv" else None)
     for number, cells in enumerate(lines, start=1):

@@ -7,20 +7,17 @@ it is now. Rows are found by query_id, so they may be sorted, filtered or delete
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
-from zipfile import BadZipFile
 
-from openpyxl import load_workbook
-from openpyxl.utils.exceptions import InvalidFileException
-
-from okralong.pipelines.core.types import InputError
+from okralong.pipelines.core.types import DocumentError, InputError
 from okralong.pipelines.core.wording import counted, shortened
+from okralong.pipelines.core.workbook_process import read_sheets
+from okralong.pipelines.core.workbooks import Cell
 from okralong.pipelines.reporting.workbook import MARK_COLUMNS, MARKS, answer_hash, run_id_of
 from okralong.pipelines.run.corrections import Correction, Wanted, answer_of, value_read
 
@@ -28,12 +25,6 @@ ANSWERS: Final = "answers"
 """The sheet that is read."""
 SHOWN_CHARS: Final = 80
 """Maximum length of an answer in a message. # project default"""
-
-
-_UNREADABLE: Final = (
-    *(InvalidFileException, BadZipFile, zlib.error, OSError, ValueError),
-    *(SyntaxError, LookupError, TypeError, AttributeError),  # of broken XML: SyntaxError
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,62 +62,68 @@ class Filled:
 def read_filled(file: str | Path) -> Filled:
     """Read a file. Raises InputError if it is not an Excel file that ``okralong export`` wrote."""
     try:
-        book = load_workbook(file)  # with formulas, which are refused
+        sheets = {each.name: each for each in read_sheets(Path(file).read_bytes(), str(file))}
+        if MARKS not in sheets or ANSWERS not in sheets:
+            raise InputError(
+                f"{file} lacks the sheet {ANSWERS} or the hidden sheet {MARKS} that okralong export writes, so it "
+                "cannot be compared with the run. Export again with okralong export FOLDER --to answers.xlsx, fill in "
+                "that file and save it as .xlsx. Nothing was recorded."
+            )
+        marked, rows = sheets[MARKS].cells(), sheets[ANSWERS].cells()
     except FileNotFoundError:
         raise InputError(f"There is no file {file}.") from None
-    except _UNREADABLE as error:
-        raise InputError(
-            f"{file} cannot be read as an Excel workbook (.xlsx): {error}. Nothing was recorded."
-        ) from None
-    if MARKS not in book.sheetnames or ANSWERS not in book.sheetnames:
-        raise InputError(
-            f"{file} lacks the sheet {ANSWERS} or the hidden sheet {MARKS} that okralong export writes, so it cannot "
-            "be compared with the run. Export again with okralong export FOLDER --to answers.xlsx, fill in that file "
-            "and save it as .xlsx. Nothing was recorded."
-        )
-    lines = [
-        ["" if value is None else str(value) for value in line] for line in book[MARKS].iter_rows(values_only=True)
-    ]
-    start = next((at for at, line in enumerate(lines) if tuple(line[: len(MARK_COLUMNS)]) == MARK_COLUMNS), len(lines))
-    facts = {line[0]: line[1] for line in lines[:start] if len(line) > 1}
-    marks = {line[0]: Mark(*line[: len(MARK_COLUMNS)]) for line in lines[start + 1 :]}
-    return Filled(str(file), facts, marks, list(_cells(str(file), book[ANSWERS])))
+    except (OSError, DocumentError) as error:
+        raise InputError(f"{str(error).rstrip('.')}. Nothing was recorded.") from None
+    width = len(MARK_COLUMNS)
+    lines = [[_plain(row.get(column)) for column in range(width)] for row in map(_by_column, marked.values())]
+    start = next((at for at, line in enumerate(lines) if tuple(line) == MARK_COLUMNS), len(lines))
+    facts = {line[0]: line[1] for line in lines[:start]}
+    marks = {line[0]: Mark(*line) for line in lines[start + 1 :]}
+    return Filled(str(file), facts, marks, list(_cells(str(file), rows)))
 
 
-def _cells(file: str, sheet: Any) -> Iterator[FilledCell]:
+def _by_column(cells: Sequence[Cell]) -> dict[int, Cell]:
+    return {cell.column: cell for cell in cells}
+
+
+def _plain(cell: Cell | None) -> str:
+    return "" if cell is None else str(cell.value)
+
+
+def _cells(file: str, rows: Mapping[int, Sequence[Cell]]) -> Iterator[FilledCell]:
     """Yield the rows of the sheet that have an id or are filled in. Raises InputError if a column is missing."""
-    head = [str(cell.value or "").strip() for cell in sheet[1]]
+    head = {_plain(cell).strip(): cell.column for cell in reversed(rows.get(1, ()))}
     if missing := [name for name in ("query_id", "corrected") if name not in head]:
         raise InputError(
             f"{file}, sheet {ANSWERS}: row 1 has no column {' and no column '.join(missing)}. Restore the header of "
             "the export. Nothing was recorded."
         )
-    places = {name: head.index(name) for name in ("query_id", "corrected", "note") if name in head}
-    for line in sheet.iter_rows(min_row=2):
-        cells = {name: line[at] for name, at in places.items()}
-        told = [f"{name} {why}" for name in ("corrected", "note") if name in cells and (why := _refused(cells[name]))]
+    for number, row in rows.items():
+        if number == 1:
+            continue
+        by_column = _by_column(row)
+        cells = {name: by_column.get(head[name]) for name in ("query_id", "corrected", "note") if name in head}
+        told = [f"{name} {why}" for name in ("corrected", "note") if (why := _refused(cells.get(name)))]
         words = {name: "" if told else _words(cell) for name, cell in cells.items()}
-        query_id = "" if cells["query_id"].value is None else str(cells["query_id"].value).strip()
+        query_id = _plain(cells["query_id"]).strip()
         if query_id or told or words["corrected"] or words.get("note"):
-            yield FilledCell(
-                cells["query_id"].row, query_id, words["corrected"], words.get("note", ""), "; ".join(told)
-            )
+            yield FilledCell(number, query_id, words["corrected"], words.get("note", ""), "; ".join(told))
 
 
-def _refused(cell: Any) -> str:
+def _refused(cell: Cell | None) -> str:
     """Return why a cell is not read, or ""."""
-    if cell.data_type == "f":
-        return f"is a formula ({_short(str(getattr(cell.value, 'text', cell.value)))}): write the value itself"
-    if cell.data_type == "e":
+    if cell is not None and (formula := cell.formula or cell.calculated):
+        return f"is a formula ({_short(formula)}): write the value itself"
+    if cell is not None and cell.error:
         return f"is an error ({cell.value}): write the value itself"
     return ""
 
 
-def _words(cell: Any) -> str:
+def _words(cell: Cell | None) -> str:
     """Return a cell as a person sees it: 0.12 in a cell of percentages as "12 %", an amount with its currency."""
-    value = cell.value
-    if value is None:
+    if cell is None:
         return ""
+    value = cell.value
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):

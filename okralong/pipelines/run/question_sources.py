@@ -22,7 +22,7 @@ from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, declared_delimiter, decoded_table
 from okralong.pipelines.core.types import DocumentError, InputError, Question
-from okralong.pipelines.core.workbooks import read_workbook
+from okralong.pipelines.core.workbook_process import read_sheets
 from okralong.pipelines.run.matrix import Columns, column_rows
 
 
@@ -212,18 +212,15 @@ def _likely(text: str, delimiter: str) -> tuple[bool, int]:
 
 def _xlsx(name: str, content: bytes, say: Say) -> Rows:
     try:
-        sheets = read_workbook(content, name).sheets
+        sheets = [each for each in read_sheets(content, name) if not each.hidden]
         sheet = next((each for each in sheets if each.name.strip().lower() == SHEET), sheets[0] if sheets else None)
-        rows = list(sheet.values()) if sheet else []
+        yield from _table(name, enumerate(sheet.values() if sheet else (), start=1), say)
     except DocumentError as error:
         raise InputError(str(error)) from error
-    except Exception as error:  # the library raises all kinds of exceptions for XML that is not a sheet
-        raise InputError(f"{name} is not a readable Excel workbook: {error}. Save it again.") from error
-    yield from _table(name, enumerate(rows, start=1), say)
 
 
 def _table(name: str, lines: Iterable[tuple[int, Sequence[Any]]], say: Say) -> Rows:
-    """Yield the rows below the header, without blank ones. Cells beyond the header are kept under the key None."""
+    """Yield the rows below the header, without blank ones. The last cell beyond the header has the key None."""
     filled = ((line, cells[:width]) for line, cells in lines if (width := _width(cells)))
     first = list(itertools.islice(filled, LINES_OF_HEADER))
     if not first:
@@ -244,7 +241,7 @@ def _table(name: str, lines: Iterable[tuple[int, Sequence[Any]]], say: Say) -> R
                     "(pandas writes one unless told index=False)."
                 )
         if len(cells) > len(header):
-            values[None] = list(cells[len(header) :])
+            values[None] = cells[-1]
         yield f"{name}, row {number} (line {line})", values
 
 

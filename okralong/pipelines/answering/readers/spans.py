@@ -73,7 +73,7 @@ def cited(passage: Passage, start: int, end: int) -> Citation:
     return Citation(passage.doc_id, at + start, at + end, passage.text[start:end])
 
 
-_CELLS: Final = re.compile(r"[ \t]{2,}|\t|\s*\|\s*")
+_CELLS: Final = re.compile(r"[ \t]{2,}|\t|(?<!\s)\s*+\|\s*")
 """The separator of columns in a table row."""
 _WORD: Final = re.compile(r"\((?:[$€£¥]\s?)?\d[\d.,]*\)|(?:[$€£¥]\s?)?-?\d+(?:[.,]\d+)*\s?%?|\w+(?:[.'\u2019/&-]\w+)*")
 """A word, or an amount with its currency, brackets or percent sign."""

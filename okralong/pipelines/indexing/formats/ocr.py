@@ -50,12 +50,12 @@ class Ocr:
     """The OCR of this process.
 
     ``why_not`` is the remedy if images are not read, "" if they are. At most ``most_pages`` of a document are read;
-    ``before_page`` is called before each.
+    ``before_page`` is called before each with its number, from 1, and how many the document has.
     """
 
     why_not: str = f"Install OCR ({INSTALL}) and index again, or leave it out with --exclude."
     most_pages: int = 0
-    before_page: Callable[[], None] = lambda: None
+    before_page: Callable[[int, int], None] = lambda number, of: None
 
     @property
     def is_on(self) -> bool:
@@ -75,9 +75,12 @@ class Ocr:
                 "limit in the index config, split the file, or give it a text layer (for example with ocrmypdf)."
             )
 
-    def read(self, image: Any) -> Reading:
-        """Read an image (height, width, 3) in BGR; a page on its side or on its head is turned first."""
-        self.before_page()
+    def read(self, image: Any, number: int, of: int) -> Reading:
+        """Read the image (height, width, 3; in BGR) of page ``number`` of those that a document has for OCR.
+
+        A page on its side or on its head is turned first.
+        """
+        self.before_page(number, of)
         found = _Found.of(self._engine(image))
         if found.turn:
             turned = _Found.of(self._engine(np.ascontiguousarray(np.rot90(image, found.turn))))
@@ -189,7 +192,7 @@ def read_image(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
                 page.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
                 blocks.begin("page", str(number + 1), ocr=True)
                 image = np.asarray(page)[:, :, ::-1]
-                found = Reading() if is_blank(image) else ocr.read(image)
+                found = Reading() if is_blank(image) else ocr.read(image, number + 1, pages)
                 doubtful += [number + 1] if found.is_doubtful else []
                 text = found.text
                 tables = reader.of_words(number + 1, found.words_in(text))

@@ -163,10 +163,9 @@ def _after_ocr(
 ) -> list[Page]:
     """Return the pages with the text of their images; a page whose image has no words is a picture."""
     read, looked_at = list(pages), 0
-    for number, page in enumerate(pages):
-        if page.state not in _FOR_OCR:
-            continue
-        shown = pdf[number]
+    waiting = [at for at, page in enumerate(pages) if page.state in _FOR_OCR]
+    for place, number in enumerate(waiting, start=1):
+        page, shown = pages[number], pdf[number]
         image = shown.render(scale=LONGEST_SIDE / max(shown.get_size())).to_numpy()[:, :, :3]
         shown.close()
         if is_blank(image):
@@ -177,7 +176,7 @@ def _after_ocr(
             continue
         looked_at += 1
         ocr.check(looked_at, uri)
-        found = ocr.read(image)
+        found = ocr.read(image, place, len(waiting))
         text = tidy(found.text)
         if len(text) > (_BETTER * len(page.text) if page.state == "picture" else 0):
             tables = reader.of_words(number + 1, found.words_in(text))
