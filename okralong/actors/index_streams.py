@@ -88,10 +88,11 @@ class Live:
         """Report the job's progress."""
         with self._lock:
             # A file may be reported as written before the last batches of other files are counted.
-            known = (self._state.embedded, self._state.tokens_embedded) if self._state else (0, 0)
+            held = self._state if state.stage == "embed" else None
+            known = (held.embedded, held.tokens_embedded) if held else (0, 0)
             told = (state.embedded, state.tokens_embedded)
             embedded, tokens = max(known, told)
-            page = self._state.page if self._state and state.stage == "read" else ""
+            page = self._state.page if self._state and state.stage == "recognize" else ""
             self._state = replace(state, embedded=embedded, tokens_embedded=tokens, page=page)
             self._progress(self._state)
 

@@ -260,12 +260,17 @@ class IndexPanel(Panel):
 
     def __init__(self, console: Console, every_s: float = EVERY_S) -> None:
         super().__init__(console, "index", every_s)
+        self._searchable = 0
 
     def update(self, progress: IndexProgress) -> None:
         """Show the job's progress."""
         failed = f"{progress.failures:,} not read" if progress.failures else ""
-        if progress.stage == "read" and progress.to_read:
-            self.phase("read")
+        if progress.stage in ("read", "recognize") and progress.to_read:
+            if progress.version and self._searchable != progress.version:
+                self._searchable = progress.version
+                waiting = counted(progress.to_read, "file")
+                self.note(f"version {progress.version} can be searched; OCR reads pages of {waiting} for the next one")
+            self.phase(progress.stage)
             chunks = counted(progress.chunks, "chunk") if progress.chunks else ""
             more = ", ".join(each for each in (progress.page, chunks, failed) if each)
             work = (progress.bytes_read, progress.bytes_to_read) if progress.bytes_to_read else None
@@ -277,7 +282,7 @@ class IndexPanel(Panel):
             if progress.embedded:
                 work = (progress.tokens_embedded, progress.tokens_to_embed) if progress.tokens_to_embed else None
                 self.show(progress.embedded, progress.expected_chunks, "text", work=work)
-        elif progress.stage not in ("read", "embed", "done"):
+        elif progress.stage not in ("read", "recognize", "embed", "done"):
             self.phase(progress.stage)
 
 

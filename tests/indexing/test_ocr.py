@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from okralong.pipelines.core.types import section_at
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import BadRow, Limits, RawDocument, Source
 from okralong.pipelines.indexing.formats.ocr import Ocr, Word, is_blank, page_of_words
-from okralong.pipelines.indexing.job import LocalStreams, run_index
+from okralong.pipelines.indexing.job import IndexProgress, LocalStreams, run_index
 from okralong.pipelines.indexing.parser_process import ParsedDocument, SandboxedParser
 from okralong.pipelines.indexing.parsers import read_source
 from okralong.pipelines.reporting.cited import cited
@@ -50,10 +50,12 @@ def scanned_pdf() -> bytes:
     return made.getvalue()
 
 
-def index(folder: Path, **config: object) -> dict[str, object]:
+def index(
+    folder: Path, look: Callable[[IndexProgress], None] = lambda progress: None, **config: object
+) -> dict[str, object]:
     settings = IndexConfig.model_validate({"granularities": [64], **config})
     archive = str(folder.parent / "archive")
-    done = run_index(archive, [str(folder)], settings, lambda at, each: LocalStreams(at, each, encoder()))
+    done = run_index(archive, [str(folder)], settings, lambda at, each: LocalStreams(at, each, encoder()), look)
     return {"version": done.version, "read": done.work.get("files_read"), "failures": done.failures}
 
 
@@ -86,6 +88,49 @@ def test_pages_without_text_are_read_when_ocr_is_there(tmp_path: Path) -> None:
     assert first is not None
     assert not first.ocr
     assert index(folder)["version"] == 2
+
+
+@pytest.mark.slow
+def test_what_needs_no_ocr_can_be_searched_while_scans_are_read(tmp_path: Path) -> None:
+    folder, place = tmp_path / "sources", tmp_path / "archive"
+    folder.mkdir()
+    (folder / "typed.pdf").write_bytes(tiny_pdf(["Only typed words."]))
+    (folder / "mixed.pdf").write_bytes(scanned_pdf())
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 none")
+    scan(700, 240).save(folder / "photo.png")
+    seen: list[tuple[str, int, list[str]]] = []
+
+    def look(progress: IndexProgress) -> None:
+        if progress.stage == "recognize" and progress.to_read:
+            archive = Archive.open(place)
+            seen.append((archive.document("mixed").text, progress.to_read, archive.failures()))
+
+    assert index(folder, look) == {"version": 2, "read": 7, "failures": 1}
+    text, to_read, failures = seen[0]
+    assert (text, to_read) == ("Typed words.", 3)
+    assert any("photo.png is an image. OCR reads it next" in each for each in failures)
+    assert "larch" in Archive.open(place).document("mixed").text
+    assert index(folder) == {"version": 2, "read": None, "failures": 1}  # the broken file is not read every night
+    (folder / "more.txt").write_text("More words.")
+    assert index(folder)["version"] == 3
+
+
+@pytest.mark.slow
+def test_a_job_that_ends_while_scans_are_read_goes_on_behind_the_last_file(tmp_path: Path) -> None:
+    folder, place = tmp_path / "sources", tmp_path / "archive"
+    folder.mkdir()
+    for name in ("a", "b"):
+        scan(700, 240).save(folder / f"{name}.png")
+
+    def stop(progress: IndexProgress) -> None:
+        if progress.stage == "recognize" and progress.read == 1:
+            raise KeyboardInterrupt
+
+    (folder / "typed.txt").write_text("Typed words.")
+    with pytest.raises(KeyboardInterrupt):
+        index(folder, stop)
+    assert Archive.open(place).manifest["version"] == 1
+    assert index(folder) == {"version": 2, "read": 1, "failures": 0}
 
 
 @pytest.mark.slow

@@ -197,10 +197,14 @@ class IndexConfig(Settings):
             document_bytes=int(self.limits.document_megabytes * 1e6),
             text_bytes=int(self.limits.file_text_megabytes * 1e6),
             file_bytes=int(self.max_file_megabytes * 1e6),
-            ocr="off" if self.ocr == "off" else "on" if ocr_is_installed() else "missing",
+            ocr=("on" if ocr_is_installed() else "missing") if self.ocr == "auto" else self.ocr,
             ocr_page_seconds=self.limits.ocr_page_s,
             ocr_pages=self.limits.ocr_pages,
         )
+
+
+LATER: Final = "later"
+"""``IndexConfig.ocr`` of a job that leaves the pages for OCR to another one, which follows."""
 
 
 def config_of(manifest: Mapping[str, Any]) -> IndexConfig:

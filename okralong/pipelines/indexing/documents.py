@@ -269,8 +269,8 @@ class Limits:
 
     ``seconds`` is processor time per document, ``memory_bytes`` the address space that reading it may add.
     ``document_bytes`` limits its text, title and metadata in UTF-8, ``text_bytes`` those of all documents of a file,
-    ``file_bytes`` the stored file. If ``ocr`` is "on" (otherwise "off", or "missing" without its packages), up to
-    ``ocr_pages`` pages without readable text are read per document, and each adds ``ocr_page_seconds``.
+    ``file_bytes`` the stored file. If ``ocr`` is "on" (otherwise "off", "later", or "missing" without its packages), up
+    to ``ocr_pages`` pages without readable text are read per document, and each adds ``ocr_page_seconds``.
     """
 
     seconds: float

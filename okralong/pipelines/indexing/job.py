@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -35,7 +35,7 @@ from okralong.pipelines.archive.versions import (
 )
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, Document, InputError
-from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.config import LATER, IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, Source, make_document
 from okralong.pipelines.indexing.ingest import (
     SourceChanges,
@@ -53,6 +53,7 @@ from okralong.pipelines.indexing.ingest import (
     write_documents,
 )
 from okralong.pipelines.indexing.listing import Listing, list_sources, with_hashes
+from okralong.pipelines.indexing.parsers import WITHOUT_OCR
 from okralong.pipelines.indexing.sidecar import Matched, Sidecar, matched, read_sidecar
 from okralong.pipelines.indexing.version_builder import (
     NO_MODEL,
@@ -76,9 +77,10 @@ _NO_CHANGES: Final = {"added": 0, "changed": 0, "removed": 0, "unchanged": 0}
 class IndexProgress:
     """The progress of a job.
 
-    ``stage`` is read, embed, build, compress or done, ``read`` the number of files read of ``to_read``, and
+    ``stage`` is read, recognize, embed, build, compress or done, ``read`` the number of files read of ``to_read``, and
     ``expected_chunks`` the number of texts to embed, 0 while unknown. Bytes and tokens say how much work these are; the
-    tokens to embed are estimated from a sample in large archives. ``page`` says what OCR is reading, "" for nothing.
+    tokens to embed are estimated from a sample in large archives. ``page`` says what OCR is reading, "" for nothing,
+    and ``version`` is the version that the job has published already, 0 for none.
     """
 
     stage: str
@@ -95,6 +97,7 @@ class IndexProgress:
     tokens_embedded: int = 0
     tokens_to_embed: int = 0
     page: str = ""
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,20 @@ class IndexResult:
     changes: dict[str, int] = field(default_factory=lambda: dict(_NO_CHANGES))
     read_in_part: int = 0
     work: dict[str, int] = field(default_factory=dict)
+
+    def followed_by(self, other: IndexResult) -> IndexResult:
+        """Return the result of two versions that one job has made, with the sums of their changes and work."""
+
+        def sums(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
+            return {name: one.get(name, 0) + two.get(name, 0) for name in {**one, **two}}
+
+        changes = sums(self.changes, other.changes) | {"unchanged": min(self.changes["unchanged"], other.documents)}
+        seconds = {name: round(spent, 3) for name, spent in sums(self.seconds, other.seconds).items()}
+        return replace(other, changes=changes, work=sums(self.work, other.work), seconds=seconds)
+
+
+class NothingRead(InputError):
+    """None of the documents can be read."""
 
 
 class IndexStreams(Protocol):
@@ -182,6 +199,7 @@ def run_index(
 ) -> IndexResult:
     """Update the archive (a local folder or URI) to the current documents at or below ``sources``.
 
+    Files with pages for OCR, which takes seconds a page, come last: a version without these pages is published before.
     ``streams`` makes the streams from the archive's location and config. With ``rehash`` every file is opened and
     hashed, even one of known size and time of change.
 
@@ -199,9 +217,16 @@ def run_index(
     sidecar = read_sidecar(config.metadata) if config.metadata else None
     listing = list_sources(sources, outside=location, exclude=config.exclude, apart=config.metadata or "")
     model = resolve_embedding_model(config.embedding.model) if config.embedded_sizes else NO_MODEL
+    report, first = progress or (lambda _: None), None
     with Folder.of(location).locked("okralong index"):
-        job = IndexJob(location, config, model, streams(location, config), progress or (lambda _: None))
-        return job.index_sources(listing, sources, rehash, sidecar)
+        if config.reading_limits().ocr == "on":
+            before = config.model_copy(update={"ocr": LATER})
+            job = IndexJob(location, before, model, streams(location, before), report)
+            with suppress(NothingRead):  # all may be scans
+                first = job.index_sources(listing, sources, rehash, sidecar)
+        job = IndexJob(location, config, model, streams(location, config), report)
+        done = job.index_sources(listing, sources, rehash and first is None, sidecar)
+    return done if first is None or first.up_to_date else first if done.up_to_date else first.followed_by(done)
 
 
 def index_here(
@@ -255,10 +280,12 @@ class IndexJob:
         self.compressor = wanted_compressor(config, model)
         reading = config.reading_limits()
         self.ocr = reading.ocr == "on"
-        self.limits = digest(reading)
+        self.limits = digest(replace(reading, ocr="on"))  # what waits for OCR is marked in its outcome
         self.work = {"files_read": 0, "texts_embedded": 0, "shards_written": 0}
         self.cpu = {"read": 0.0, "chunk": 0.0, "embed": 0.0}
-        self.state = IndexProgress("read", 0)
+        self.state = IndexProgress("recognize" if self.ocr else "read", 0)
+        if self.ocr and self.parent:
+            self.state = replace(self.state, version=self.parent["version"])
 
     def index_sources(
         self, listing: Listing, asked: Sequence[str], rehash: bool, sidecar: Sidecar | None = None
@@ -286,7 +313,7 @@ class IndexJob:
         entries = resolve_duplicates(entry for entry in found if entry.doc_id not in self.purged)
         failures = failures_of(entries, sources, not_taken)
         if not entries:
-            raise InputError(
+            raise NothingRead(
                 f"{_unread(len(failures), ', '.join(asked))} "
                 + " ".join(message for _, message in failures[:_REASONS_SHOWN])
             )
@@ -375,7 +402,10 @@ class IndexJob:
         return entries, sources
 
     def _read_parts(self, sources: Sequence[Source]) -> list[str]:
-        parts = {name_of_part(part, self.limits): part for part in plan_parts(sources)}
+        # A file whose pages are recognized takes minutes: each is a part, which a killed job keeps.
+        planned = [[source] for source in sources] if self.ocr else plan_parts(sources)
+        named_after = self.limits if self.ocr else self.limits + WITHOUT_OCR
+        parts = {name_of_part(part, named_after): part for part in planned}
         self._say(to_read=len(sources), bytes_to_read=sum(source.size for source in sources))
         self.work["files_read"] = len(sources)
         if not parts:

@@ -96,6 +96,7 @@ def ocr_within(limits: Limits, tell: Callable[[int, int], None]) -> Ocr:
     why_not = {
         "on": "",
         "off": "The index config says ocr: off. Set it to auto and index again, or leave the file out with --exclude.",
+        "later": "OCR reads it next: this version was published before, and the next one will have it.",
         "missing": f"Install OCR ({INSTALL}) and index again, or leave the file out with --exclude.",
     }
     return Ocr(why_not[limits.ocr], limits.ocr_pages, before_page)

@@ -90,6 +90,11 @@ class SandboxedParser(ProcessHolder[ParserProcess]):
         self._limits = limits
         self.on_page: Callable[[str], object] = lambda words: None
 
+    @property
+    def has_ocr(self) -> bool:
+        """Whether pages without text are read."""
+        return self._limits.ocr == "on"
+
     def parse(self, source: Source) -> Generator[ParsedDocument | BadRow, None, None]:
         """Yield every document of ``source``, and a BadRow for each that cannot be read or exceeds a limit.
 

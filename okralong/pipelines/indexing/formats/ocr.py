@@ -65,7 +65,8 @@ class Ocr:
     @property
     def remedy(self) -> str:
         """What makes this process read images, in two or three words; "" if it does."""
-        return "" if self.is_on else "set ocr: auto" if "ocr: off" in self.why_not else "install OCR"
+        remedies = {"ocr: off": "set ocr: auto", "next": "OCR follows"}
+        return "" if self.is_on else next((remedies[each] for each in remedies if each in self.why_not), "install OCR")
 
     def check(self, pages: int, uri: str) -> None:
         """Raise DocumentError if ``pages`` exceed the limit per document."""
