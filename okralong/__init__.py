@@ -14,6 +14,9 @@ __all__ = ["__version__", "answer", "diff", "estimate", "export", "index", "matr
 def __getattr__(name: str) -> Any:
     """Load the API on first use, so that submodules can be imported with few packages installed."""
     if name in __all__:
+        from okralong.pipelines.core.config import check_interpreter
+
+        check_interpreter()
         from okralong.jobs import api
 
         return getattr(api, name)

@@ -1,8 +1,9 @@
 """Connections to Ray, the metrics of its actors, and applications on Ray Serve.
 
-If an address is given or RAY_ADDRESS is set, we connect to that cluster; otherwise we start a private one on this
-machine. Only its user can reach a private cluster: its ports listen on the loopback address, and its sockets, logs and
-spilled objects are in a folder that only the user may enter and that is removed with the process.
+If an address is given or RAY_ADDRESS is set, we connect to that cluster once it has answered a short call; otherwise
+we start a private one on this machine. Only its user can reach a private cluster: its ports listen on the loopback
+address, and its sockets, logs and spilled objects are in a folder that only the user may enter and that is removed with
+the process.
 
 A local ``ray.init`` turns on token authentication and writes its token into the home folder, where a later
 ``ray start --head`` would require it. So a private cluster gets its own token file, in the same private folder. All
@@ -14,12 +15,15 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import importlib
 import ipaddress
 import logging
 import os
+import re
 import shutil
 import signal
+import stat
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -28,9 +32,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
+import grpc
 import ray
-from ray._private import ray_constants, utils, worker
-from ray.exceptions import RayActorError, RayTaskError
+from ray._private import grpc_utils, ray_constants, services, utils, worker
+from ray.exceptions import AuthenticationError, RayActorError, RayError, RayTaskError
 from ray.util.metrics import Counter, Gauge, Histogram
 from ray.util.queue import Queue
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
@@ -56,6 +61,12 @@ def named_actor(name: str) -> Any:
     return ray.get_actor(name, NAMESPACE)
 
 
+ADDRESS: Final = "RAY_ADDRESS"
+ANSWER_S: Final = 10.0
+"""Seconds in which a cluster must answer a first call. # project default"""
+CLUSTER_ID: Final = "/ray.rpc.NodeInfoGcsService/GetClusterId"
+"""A call of Ray's that changes nothing, and that only the head of a cluster answers."""
+
 _ours: list[bool] = []
 """For each open connection of this process, whether its cluster is private."""
 
@@ -74,16 +85,24 @@ def connected(address: str | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    address = address or os.environ.get("RAY_ADDRESS")
+    found = answering_cluster(address)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    _ours.append(address is None)
+    _ours.append(found is None)
     try:
-        _connect(address)
+        _connect(found)
         yield
     finally:
         _ours.pop()
         with _sigterm_kept():
             ray.shutdown()
+
+
+def cluster_address(address: str | None = None) -> str | None:
+    """Return the cluster that ``address`` or else RAY_ADDRESS names, or None for a private one. Empty means unset."""
+    named = (address or "").strip()
+    if named in ("", "auto"):
+        named = os.environ.get(ADDRESS, "").strip() or named
+    return None if named in ("", "local") else named
 
 
 def _connect(address: str | None) -> None:
@@ -101,9 +120,59 @@ def _connect(address: str | None) -> None:
                 configure_logging=True,
                 _temp_dir=str(_private_folder() / "ray"),
             )
-    else:
+        return
+    try:
         with _sigterm_kept():
             ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError, RayError) as error:  # another version of Ray, a machine that is no node
+        said = str(error).strip().rstrip(".")
+        raise ConfigError(f"The Ray cluster at {address} cannot be used from here: {said}.") from error
+
+
+def answering_cluster(address: str | None = None) -> str | None:
+    """Return the HOST:PORT of the cluster to use once it answers, or None for a private one.
+
+    ``ray.init`` waits for minutes, and its errors name no variable. Raises ConfigError.
+    """
+    named = cluster_address(address)
+    if named is None:
+        return None
+    found, source = named, "--address" if named == (address or "").strip() else ADDRESS
+    if named == "auto":
+        try:
+            found = services.canonicalize_bootstrap_address("auto") or ""
+        except (OSError, ValueError) as error:
+            raise _unusable(named, source, "no Ray cluster runs on this machine") from error
+    if "://" in found:
+        raise _unusable(named, source, "a URL is not the address of a cluster")
+    if not re.fullmatch(r"(\[[\da-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}", found):
+        raise _unusable(named, source, "this is not HOST:PORT")
+    channel: Any = grpc_utils.init_grpc_channel(found, [("grpc.enable_http_proxy", 0)])
+    try:
+        channel.unary_unary(CLUSTER_ID)(b"", timeout=ANSWER_S)
+    except (grpc.RpcError, AuthenticationError) as error:
+        code = error.code() if isinstance(error, grpc.RpcError) else grpc.StatusCode.UNAUTHENTICATED
+        if code == grpc.StatusCode.UNAUTHENTICATED:
+            raise ConfigError(
+                f"{source} is {named!r}, and the cluster there requires its token. Set RAY_AUTH_MODE=token and "
+                "RAY_AUTH_TOKEN_PATH as on its nodes."
+            ) from error
+        why = {
+            grpc.StatusCode.UNIMPLEMENTED: f"what answers at {found} is not the head of a Ray cluster",
+            grpc.StatusCode.DEADLINE_EXCEEDED: f"{found} has not answered for {ANSWER_S:g} s",
+        }
+        raise _unusable(named, source, why.get(code, f"no Ray cluster answers at {found}")) from error
+    finally:
+        channel.close()
+    return found
+
+
+def _unusable(address: str, source: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"{source} is {address!r}, but {why}. Name the head of a running cluster as HOST:PORT (ray start --head prints "
+        f"it; the port is 6379 by default), or {'unset' if source == ADDRESS else 'leave out'} {source} to use this "
+        "machine. The dashboard's address, such as http://HEAD:8265, is for okralong submit."
+    )
 
 
 @contextlib.contextmanager
@@ -209,13 +278,41 @@ LONGEST_BASE: Final = 16
 may have 103 (macOS)."""
 
 
+PREFIX: Final = "okra-ray-"
+OWNER: Final = "owner"
+"""A file in a private folder that its process locks. The lock ends with the process, whatever ends that."""
+
+
 @cache
 def _private_folder() -> Path:
-    """Return a folder that only the user may enter; it is removed at the end of the process."""
+    """Return a folder that only the user may enter; it is removed at the end of the process.
+
+    A process that is killed cannot do so, and its folder is removed here, at the next start.
+    """
     base = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-    folder = Path(tempfile.mkdtemp(prefix="okra-ray-", dir=base if len(base) <= LONGEST_BASE else "/tmp"))
+    base = base if len(base) <= LONGEST_BASE else "/tmp"
+    _remove_dead(Path(base))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    lock = os.open(folder / f"{OWNER}.new", os.O_WRONLY | os.O_CREAT, 0o600)  # open until the process ends
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    (folder / f"{OWNER}.new").rename(folder / OWNER)  # so an owner's file is locked from its first moment
     return folder
+
+
+def _remove_dead(base: Path) -> None:
+    """Remove the user's own private folders whose processes have ended."""
+    for folder in base.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, a link, one that has just been made, or locked
+            held = folder.lstat()
+            if not stat.S_ISDIR(held.st_mode) or held.st_uid != os.geteuid():
+                continue
+            lock = os.open(folder / OWNER, os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)

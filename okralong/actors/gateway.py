@@ -104,6 +104,7 @@ class GatewayActor:
         limiters: Sequence[LimiterPlace] = (),
         reserve: int = reserve_bytes(),
         telemetry: TelemetrySetup | None = None,
+        trust_usage: bool | None = None,
     ) -> None:
         """Open the run. ``limiters`` has those of the endpoints, in the order in which calls number them."""
         watches: list[LedgerWatch] = [LedgerMetrics()]
@@ -116,6 +117,7 @@ class GatewayActor:
             reopened=reopened,
             reserve_bytes=reserve,
             watches=watches,
+            trust_usage=trust_usage,
         )
         self._gateway = Gateway(ledger, [place.open() for place in limiters])
         self._inbox = Inbox(self._gateway)
@@ -140,6 +142,7 @@ def start_gateway(
     limiters: Sequence[LimiterPlace] = (),
     reserve: int = reserve_bytes(),
     telemetry: TelemetrySetup | None = None,
+    trust_usage: bool | None = None,
     **options: Any,
 ) -> Any:
     """Start the gateway of a run and return its handle, for ``GatewayClient`` and ``LedgerClient``.
@@ -154,11 +157,12 @@ def start_gateway(
         limiters: Those of the endpoints, in order.
         reserve: Bytes kept free for a full disk (see ``RunLedger``).
         telemetry: Where spans and metrics go, if anywhere.
+        trust_usage: ``llm.trust_usage`` (see ``RunLedger``).
         options: Ray's actor options.
     """
     revived: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": MAX_CONCURRENCY}
     remote: Any = ray.remote(GatewayActor)
-    given = run, cap_usd, reopened, tuple(limiters), reserve, telemetry
+    given = run, cap_usd, reopened, tuple(limiters), reserve, telemetry, trust_usage
     return remote.options(num_cpus=0, **revived, **options).remote(*given)
 
 

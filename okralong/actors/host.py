@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -26,7 +25,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import httpx2
 
-from okralong.actors.cluster import connected, placement_notes
+from okralong.actors.cluster import answering_cluster, cluster_address, connected, placement_notes
 from okralong.actors.forecaster import AnyForecaster, Forecaster, ForecasterSetup, run_forecasters
 from okralong.actors.gateway import LOCK_WAIT_S
 from okralong.actors.generator import StartedGenerator, checked_anew, generator, reading_vectors, weights_here
@@ -159,9 +158,9 @@ def host_for(prepared: Prepared, questions: int, address: str | None = None, *, 
         address: A Ray cluster that the user has named.
         batches: Whether the run has batches to fetch.
     """
-    if address is None and not batches and not why_ray(prepared, questions):
+    if cluster_address(address) is None and not batches and not why_ray(prepared, questions):
         return LocalHost()
-    return RayHost(address)
+    return RayHost(None if on_ray() else answering_cluster(address))  # an error comes before models are loaded
 
 
 def why_ray(prepared: Prepared, questions: int) -> str:
@@ -176,7 +175,7 @@ def why_ray(prepared: Prepared, questions: int) -> str:
         return f"{asked} more than own_process, which is {config.own_process}"
     if why := why_one_process_is_not_enough(prepared):
         return why
-    if "RAY_ADDRESS" in os.environ or on_ray():
+    if cluster_address() or on_ray():
         return "there is a Ray cluster to use"
     return ""
 
@@ -310,6 +309,7 @@ class _RunHere:
             reserve_bytes=reserve_bytes(sum(one.max_in_flight for one in endpoints), llm.longest_reply),
             watches=[] if telemetry is None else [CallTelemetry(telemetry)],
             budget=start.budget,
+            trust_usage=llm.trust_usage,
         )
         self._closed = False
         try:

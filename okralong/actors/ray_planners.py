@@ -242,7 +242,10 @@ def run_actors(
         places = [limiter_place(endpoint, beside_others) for endpoint in endpoints]
         reserve = reserve_bytes(sum(one.max_in_flight for one in endpoints), llm.longest_reply)
         gateway = hold(
-            held, start_gateway(run, config.budget_usd, reopened, places, reserve, setup.telemetry, **writer)
+            held,
+            start_gateway(
+                run, config.budget_usd, reopened, places, reserve, setup.telemetry, llm.trust_usage, **writer
+            ),
         )
         scheduler_name, scheduler = None, None
         if batches is not None:

@@ -19,14 +19,16 @@ from starlette.types import ASGIApp
 
 from okralong.actors.cluster import connected, keep_replica_private
 from okralong.pipelines.core.types import BrokenError, ConfigError
+from okralong.pipelines.serving.guard import ONGOING
 
 APP: Final = "okralong-service"
-ONGOING: Final = 1_024
-"""Requests that the replica accepts, running and waiting. # project default"""
 QUEUED: Final = 1_024
-"""Requests that wait for the replica beyond these; the next one gets a 503. # project default"""
+"""Requests that wait for the replica beyond ``ONGOING``; the next one gets a 503. # project default"""
 HEALTH_S: Final = 2.0
 """Interval of the checks whether the replica lives. # project default: Ray's 10 s would delay its restart"""
+
+PRIVATE: Final = 0o077
+"""The umask of a service: only its user may read what it writes."""
 
 STEADY_MEMORY: Final = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
 """Variables that keep glibc from holding freed memory in an arena for each thread, with which the replica grew five
@@ -39,6 +41,7 @@ class WebReplica:
 
     def __init__(self, build: Callable[[], ASGIApp], cwd: str) -> None:
         keep_replica_private()
+        os.umask(PRIVATE)
         os.chdir(cwd)  # the config may name files by relative paths
         self._build = build
 

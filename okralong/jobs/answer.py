@@ -108,7 +108,7 @@ def answer_questions(
     if unknown:
         raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Correct the option.")
     prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config, matrix)
-    say_unusable(console, prepared)
+    say_of_questions(console, prepared)
     if changed_since is not None:
         whole = len(prepared.questions) + len(prepared.unscoped)
         prepared, diff = since_version(prepared, changed_since)
@@ -208,8 +208,10 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
     )
 
 
-def say_unusable(console: Console, prepared: Prepared) -> None:
-    """Print the first unusable rows, each with the reason."""
+def say_of_questions(console: Console, prepared: Prepared) -> None:
+    """Print how the questions were read, and the first unusable rows, each with the reason."""
+    for note in prepared.notes:
+        say_line(console, note)
     say_first(console, prepared.unusable, "row", "of the questions cannot be asked")
 
 
@@ -234,18 +236,32 @@ def _mode(prepared: Prepared) -> str:
 
 
 def _result(run: str, prepared: Prepared, stopped: str = "", code: int = EXIT_OK) -> RunResult:
-    counts = Counter(str(row["status"]) for row in table(Folder.of(run), "answers", ["status"]))
+    rows = list(table(Folder.of(run), "answers", ["status", "error"]))
+    counts = Counter(str(row["status"]) for row in rows)
     if code == EXIT_OK and counts["over_budget"]:
         code = EXIT_OVER_BUDGET
         left = f"{counted(counts['over_budget'], 'question')} {agreeing(counts['over_budget'], 'is')} left over_budget"
-        stopped = (
-            f"The budget of ${prepared.config.budget_usd} is used up; {left}. Raise budget_usd and run the same "
-            f"command to continue with {agreeing(counts['over_budget'], 'this')}."
-        )
+        stopped = f"{left}. {next(row['error'] for row in rows if row['status'] == 'over_budget')}"
+    elif code == EXIT_OK and (over := _over_cap(run, prepared.config.budget_usd)):
+        code, stopped = EXIT_OVER_BUDGET, over
     elif code == EXIT_OK and (counts["failed"] or prepared.bad):
         code = EXIT_FAILURES
     golds = {each.question.query_id: each.question.answers for each in prepared.questions}
     return RunResult(run, dict(counts), code, stopped, golds)
+
+
+def _over_cap(run: str, cap_usd: float | None) -> str:
+    """Return the message that a run cost more than its cap, "" if it did not."""
+    if cap_usd is None:
+        return ""
+    billed = bill(table(Folder.of(run), "ledger", COLUMNS))
+    if billed.billed_usd + billed.unknown_usd <= cap_usd:
+        return ""
+    return (
+        f"No question is left, but the cost passed budget_usd = {cap_usd}: ${billed.billed_usd:.6f} are spent, and "
+        f"${billed.unknown_usd:.6f} more may have been billed. The dearest reply cost {billed.dearest:.1f} times the "
+        "most that its prompt and limit allow."
+    )
 
 
 def batch_setup(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> BatchSetup | None:
@@ -256,7 +272,7 @@ def batch_setup(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | 
     when a killed run continues later. It is resolved again if the config's text changed or the run was ``complete``.
     """
     now = now or datetime.now(UTC)
-    begun: dict[str, Any] = json.loads(folder.read_bytes(BEGUN))
+    begun: dict[str, Any] = folder.read_json(BEGUN)
     if llm.mode != "batch":
         if not begun.get("batches") or not ResumeState.load(folder).open:
             return None
@@ -318,6 +334,6 @@ def stream_answers(
 
 
 def _flattener(run: Folder) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    begun = json.loads(run.read_bytes(BEGUN))
+    begun = run.read_json(BEGUN)
     archive, _ = archive_of(begun)
     return partial(flat_row, begun=begun, archive=archive)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage_errors import storage_errors
 
 if TYPE_CHECKING:
     from okralong.jobs.estimate import EstimateResult
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from okralong.pipelines.run.question_sources import Questions
 
 
+@storage_errors()
 def index(
     archive: str | Path,
     sources: Sequence[str | Path],
@@ -56,6 +58,7 @@ def index(
         return index_archive(str(archive), places, settings, rehash=rehash)
 
 
+@storage_errors()
 def estimate(
     archive: str | Path,
     questions: Questions,
@@ -90,6 +93,7 @@ def estimate(
     return estimate_questions(str(archive), questions, settings, asking, address=address)
 
 
+@storage_errors()
 def answer(
     archive: str | Path,
     questions: Questions,
@@ -130,6 +134,7 @@ def answer(
     )
 
 
+@storage_errors()
 def matrix(
     archive: str | Path,
     questions: Questions,
@@ -165,6 +170,7 @@ def matrix(
     )
 
 
+@storage_errors()
 def stream(
     archive: str | Path,
     questions: Questions,
@@ -191,6 +197,7 @@ def stream(
         yield from stream_answers(str(archive), questions, str(run), settings, frozenset(retry))
 
 
+@storage_errors()
 def export(run: str | Path, to: str | Path, *, format: str | None = None) -> list[str]:
     """Write the answers of a run to a file and return the paths written.
 
@@ -208,6 +215,7 @@ def export(run: str | Path, to: str | Path, *, format: str | None = None) -> lis
     return export_run(Folder.of(run), str(to), format)[0]
 
 
+@storage_errors()
 def diff(before: str | Path, after: str | Path, *, to: Sequence[str | Path] = ()) -> RunDiff:
     """Compare two runs of the same questions; no gold answers are needed.
 

@@ -27,6 +27,7 @@ from okralong.jobs import (
     failures,
     index,
     model,
+    repair,
     report,
     serve,
     session,
@@ -35,6 +36,7 @@ from okralong.jobs import (
 from okralong.jobs.options import Address, AskOptions, RowOptions, RunCommand, RunOptions, with_options
 from okralong.jobs.plugins import CommandGroup
 from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.config import check_interpreter
 from okralong.pipelines.core.stopping import run_stoppable, saying, stop_came
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
@@ -244,6 +246,7 @@ app.add_typer(archive.archive_app, name="archive")
 app.command("submit")(submit)
 app.command("show")(show.command)
 app.command("failures")(failures.failures)
+app.command("repair")(repair.repair)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.command("diff")(diff.diff)
@@ -264,6 +267,7 @@ def run_command() -> None:
     if not sys.warnoptions:  # they address developers
         warnings.filterwarnings("ignore", category=FutureWarning)
     try:
+        check_interpreter()
         app()
     except OkraError as error:
         say_line(console, f"okralong: {error}", style="red")

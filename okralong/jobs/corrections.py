@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -66,7 +65,7 @@ def corrections(
         with run.at(FOLDER).locked("okralong corrections"):
             known = corrections_of(run)
             answers = {row["query_id"]: row for row in table(run, "answers")}
-            begun = json.loads(run.read_bytes(BEGUN))
+            begun = run.read_json(BEGUN)
             wanted = _from_files(console, files or [], begun, answers, known, take_mine)
             wanted += _from_options(run, cell, value, note, withdraw or [], answers, known)
             archive = _archive(console, begun)

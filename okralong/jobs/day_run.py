@@ -8,7 +8,6 @@ own event loop; the service calls the methods of ``DayRun`` from another loop.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections import OrderedDict
@@ -251,7 +250,7 @@ def days_folder(base: Folder, day: str, fingerprint: str) -> tuple[Folder, list[
         folder = base.at(day if number == 1 else f"{day}.{number}")
         if not folder.exists(BEGUN):
             return (chosen or folder), others
-        if json.loads(folder.read_bytes(BEGUN))["fingerprint"] == fingerprint:
+        if folder.read_json(BEGUN)["fingerprint"] == fingerprint:
             chosen = folder
         else:
             others.append(folder)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from okralong.actors.generator import generator
@@ -15,6 +16,7 @@ from okralong.actors.host import WarmHost
 from okralong.actors.local_models import LoadedModels
 from okralong.jobs.day_run import DayRun, Reading, days_folder, spent_usd
 from okralong.pipelines.archive.versions import Location, latest_version
+from okralong.pipelines.core.log import ROOT
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EndpointError, OkraError
 from okralong.pipelines.llm.shared_budget import SharedBudget
@@ -22,6 +24,7 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, prepare
 from okralong.pipelines.serving.asked import RETRY_S, Refused, caller_of
+from okralong.pipelines.serving.audit import LOG, ServiceLog
 
 T = TypeVar("T")
 
@@ -41,7 +44,7 @@ def prepared_for(archive: str, config: RunConfig) -> Prepared:
 def unavailable(why: str) -> Refused:
     """Log why a run cannot be used, and return the error for the client, without the paths of this machine."""
     logger.error("The run of the day cannot be used: %s", why)
-    return Refused(503, "unavailable", "The service cannot write its answers now; its log has the reason.", RETRY_S)
+    return Refused(503, "unavailable", f"The service cannot write its answers now; its {LOG} has the reason.", RETRY_S)
 
 
 class DayRuns:
@@ -70,6 +73,9 @@ class DayRuns:
         """Load the models and open today's run. Raises OkraError if the archive or config cannot be used."""
         prepared = await asyncio.to_thread(prepared_for, self._archive, self._config)
         self._held.callback(self._models.close)
+        log = ServiceLog(Path(self._folder.path))
+        logging.getLogger(ROOT).addHandler(log)
+        self._held.callback(logging.getLogger(ROOT).removeHandler, log)
         try:
             self._models.bring(prepared)
             served = None

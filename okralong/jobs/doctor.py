@@ -110,7 +110,7 @@ def _faiss() -> Finding:
         )
     says = "both faiss-cpu and faiss-gpu are installed, but they are the same module" if found else "not installed"
     remedy = (
-        "Install exactly one: pip install 'okralong[faiss-cpu]' or 'okralong[faiss-gpu]'. Uninstall the other first."
+        "Install exactly one: pip install '.[faiss-cpu]' or '.[faiss-gpu]' in the checkout. Uninstall the other first."
     )
     return Finding("faiss", False, says, remedy)
 

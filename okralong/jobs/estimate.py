@@ -12,7 +12,7 @@ from rich.console import Console
 from okralong.actors.forecaster import AnyForecaster
 from okralong.actors.generator import as_served, reading_vectors
 from okralong.actors.host import host_for
-from okralong.jobs.answer import Starting, answer_prepared, say_unusable
+from okralong.jobs.answer import Starting, answer_prepared, say_of_questions
 from okralong.jobs.grid import Grid, Heading
 from okralong.jobs.run_folder import RunResult, archive_of_run, begin, statuses
 from okralong.jobs.terminal import EstimatePanel, say_line, widen_plain
@@ -110,7 +110,7 @@ def estimate_questions(
     prepared = prepare(
         archive if asking.run is None else archive_of_run(Folder.of(asking.run), archive), questions, config
     )
-    say_unusable(console, prepared)
+    say_of_questions(console, prepared)
     return estimate_prepared(prepared, asking, address=address, console=console)
 
 

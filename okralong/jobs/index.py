@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from okralong.pipelines.indexing.job import IndexResult
 
 FAILURES_SHOWN: Final = 5
-OCR_REMEDY: Final = "pip install 'okralong[ocr]', and ocr: auto in the index config"
+OCR_REMEDY: Final = "pip install '.[ocr]' in the checkout, and ocr: auto in the index config"
 
 
 def index(

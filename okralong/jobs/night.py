@@ -70,6 +70,7 @@ from okralong.pipelines.run.nightly import (
     merged,
     nights,
     only,
+    rehash_due,
     setup_of,
     write_current,
 )
@@ -160,8 +161,11 @@ class NightJob:
         self.night.write(self.place)
         self._say(f"night {self.night.name}")
         sources = [self.places.of(each) for each in self.config.sources]
+        days = [str(each.notes.get("rehashed") or "") for each in nights(self.folder)]
+        last = next(filter(None, reversed(days)), "")  # each night notes it, since older ones are removed
+        rehash = rehash_due(self.config.rehash, last, self.night.day)
         with IndexPanel(self.console) as panel:
-            result = index_archive(self.archive, sources, self.places.index, progress=panel.update)
+            result = index_archive(self.archive, sources, self.places.index, progress=panel.update, rehash=rehash)
         changes = ", ".join(f"{count:,} {what}" for what, count in result.changes.items() if count)
         self._say(f"archive: version {result.version}, {counted(result.documents, 'document')} ({changes})")
         if result.failures:
@@ -170,7 +174,8 @@ class NightJob:
                 "yellow",
             )
         code = EXIT_FAILURES if result.failures else EXIT_OK
-        notes = {"documents": result.changes, "not_read": result.failures}
+        rehashed = self.night.day.isoformat() if rehash else last
+        notes = {"documents": result.changes, "not_read": result.failures, "rehashed": rehashed}
         self._done("index", archive_version=result.version, exit_code=self._at_least(code), notes=notes)
 
     def _estimate(self) -> None:
@@ -313,9 +318,7 @@ class NightJob:
         ended = ", ".join(f"{count:,} {status}" for status, count in sorted(result.statuses.items()))
         self._say(f"asked: {ended}")
         if result.stopped:
-            self._say(
-                "The night's budget is used up. Questions that are over_budget are asked the next night.", "yellow"
-            )
+            self._say(f"{result.stopped} Questions that are over_budget are asked the next night.", "yellow")
         self._done("answer", exit_code=self._at_least(result.exit_code), notes={"statuses": result.statuses})
 
     def _diff(self) -> None:
@@ -392,7 +395,7 @@ class NightJob:
         """
         cells = restored(self.place.read_bytes(NOTIFICATIONS)) if self.place.exists(NOTIFICATIONS) else {}
         left = int((self.night.notes.get("statuses") or {}).get("over_budget") or 0)
-        over = f"The night's budget is used up. {counted(left, 'question')} will be asked the next night."
+        over = f"The night's budget did not suffice for {counted(left, 'question')}, to be asked the next night."
         table = f"{self._location(self.place)}/{DIFFERENCES}.html"
         untrusted = str(self.night.notes.get("untrusted") or "")
         report = Report(self.night.name, cells, "", over if left else "", untrusted, table)

@@ -170,6 +170,7 @@ def _send(target: Target, message: Message) -> str:
         image_url_mask="",
         async_mode=False,
         service_timeout=0,
+        http_redirects=False,  # the other address would read the message
     )
     plugin = Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
     if plugin is None:
@@ -200,7 +201,11 @@ class _Reasons(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         words = record.getMessage()
         if found := re.search(r"\berror=([1-5]\d\d)\b", words):
-            self._by_thread[threading.get_ident()] = f"it answered with the HTTP status {found[1]}"
+            is_moved = found[1].startswith("3")
+            more = (
+                " and would pass the message on to another address. Write that one, if it is right" if is_moved else ""
+            )
+            self._by_thread[threading.get_ident()] = f"it answered with the HTTP status {found[1]}{more}"
         elif "onnection error" in words:
             self._by_thread.setdefault(
                 threading.get_ident(), "no connection, no reply in time, or the login was refused"

@@ -35,7 +35,7 @@ def archive_of_run(folder: Folder, archive: str) -> str:
     asked = Location.of(archive)
     if asked.version is not None or not folder.exists(BEGUN):
         return archive
-    begun = json.loads(folder.read_bytes(BEGUN))
+    begun = folder.read_json(BEGUN)
     started = Location.of(begun["archive"])
     place = Folder.of(asked.place)
     if Folder.of(started.place).path != place.path:
@@ -56,7 +56,7 @@ def begin(folder: Folder, prepared: Prepared) -> None:
     of all questions is recorded in the same way.
     """
     if begun_alike(folder, prepared):
-        begun = json.loads(folder.read_bytes(BEGUN))
+        begun = folder.read_json(BEGUN)
         write_order(folder, prepared.order)
         columns = list(dict.fromkeys((*prepared.columns, *begun.get("columns", ()))))
         checks = begun.get("checks", []) if prepared.checks is None else list(prepared.checks)
@@ -84,7 +84,7 @@ def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
     The run may continue, because confidence does not affect the answers. (If the policy escalates by it, the model is
     part of the run's fingerprint.)
     """
-    begun = json.loads(folder.read_bytes(BEGUN))
+    begun = folder.read_json(BEGUN)
     before, now = begun["confidence"], prepared.confidence
     if before == now:
         return ""
@@ -103,7 +103,7 @@ def begun_alike(folder: Folder, prepared: Prepared) -> bool:
     """
     if not folder.exists(BEGUN):
         return False
-    begun = json.loads(folder.read_bytes(BEGUN))
+    begun = folder.read_json(BEGUN)
     if begun["fingerprint"] == prepared.fingerprint:
         return True
     if not any(folder.exists(name) for name in ("answers", "journal", "ledger")):
@@ -208,7 +208,8 @@ class RunResult:
     @property
     def cost(self) -> float:
         """US dollars in the run's ledger; unknown calls count with their reserve."""
-        return bill(table(Folder.of(self.run), "ledger", COLUMNS)).billed_usd
+        billed = bill(table(Folder.of(self.run), "ledger", COLUMNS))
+        return billed.billed_usd + billed.unknown_usd
 
     def show(self, query_id: str | None = None) -> None:
         """Print the run, or how one question was answered, as ``okralong show`` does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from functools import partial
 from pathlib import Path
@@ -53,7 +54,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = PORT,
 ) -> None:
     """Answer questions over HTTP: events, OpenAI's protocol and MCP, with tokens, budgets and an audit log."""
-    from okralong.actors.web_service import free_port, serving
+    from okralong.actors.web_service import PRIVATE, free_port, serving
     from okralong.jobs.day_runs import SERVICE
     from okralong.jobs.terminal import ray_lines
     from okralong.pipelines.core.storage import Folder
@@ -64,6 +65,7 @@ def serve(
             f"A service on {host} can be reached from other machines and therefore needs tokens. Make one with "
             "okralong new-token NAME tokens.yaml and add --tokens tokens.yaml, or leave out --host."
         )
+    os.umask(PRIVATE)
     console = Console()
     setup = checked_setup(archive, night, config, budget_usd, folder or Path(f"{_place(archive)}-serve"), tokens, host)
     port = free_port(host, port)
@@ -87,6 +89,9 @@ def mcp(
     folder: DaysFolder = None,
 ) -> None:
     """Serve an archive to one MCP client over standard input and output."""
+    from okralong.actors.web_service import PRIVATE
+
+    os.umask(PRIVATE)
     setup = checked_setup(archive, night, config, budget_usd, folder or Path(f"{_place(archive)}-mcp"), None, "")
     asyncio.run(_over_stdio(setup))
 

@@ -108,9 +108,16 @@ def _bill(run: Folder, cost: float) -> list[str]:
     lines = []
     beside = billed.billed_usd - billed.artifacts_usd - cost
     if beside >= LEAST_SHOWN_USD:
+        lines.append(f"billed ${billed.billed_usd:.4f} in total, of which ${beside:.4f} for unfinished questions")
+    if billed.unknown_usd >= LEAST_SHOWN_USD:
         lines.append(
-            f"billed ${billed.billed_usd:.4f} in total, of which ${beside:.4f} for unfinished questions and for calls "
-            "whose billing is unknown"
+            f"up to ${billed.unknown_usd:.4f} more may have been billed, for {counted(billed.unknown_calls, 'call')} "
+            "cut off, aborted or beyond llm.window (status unknown in the ledger)"
+        )
+    if billed.dear_calls:
+        lines.append(
+            f"{counted(billed.dear_calls, 'reply', 'replies')} cost up to {billed.dearest:.1f} times what prompt and "
+            "limit allow: the endpoint ignores limits, or bills thought or a prompt that it does not show"
         )
     if billed.shared:
         lines.append(
@@ -247,7 +254,7 @@ def command(
 
 def _archive(folder: Folder, console: Console) -> Archive | None:
     """Open the run's archive for the texts of chunks and citations; None if it is missing or has changed."""
-    archive, missing = archive_of(json.loads(folder.read_bytes(BEGUN)))
+    archive, missing = archive_of(folder.read_json(BEGUN))
     if missing:
         say(console, missing, style="red")
     return archive

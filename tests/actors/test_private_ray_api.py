@@ -20,7 +20,7 @@ from okralong.actors.cluster import messages_to
 from tests.conftest import CHECKOUT
 
 USED = {
-    "ray._private": {"ray_constants", "utils", "worker"},
+    "ray._private": {"grpc_utils", "ray_constants", "services", "utils", "worker"},
     "ray.serve._private.replica": {"add_port_to_grpc_server"},
 }
 """The private modules that okralong imports, and what it takes from them."""

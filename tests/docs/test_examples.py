@@ -10,6 +10,7 @@ import importlib.util
 import re
 import shlex
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,3 +290,51 @@ def test_pages_that_the_code_names_are_there() -> None:
 
 def test_the_readme_is_short() -> None:
     assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") <= 120
+
+
+def pip_lines() -> list[tuple[str, list[str]]]:
+    """The words of every ``pip install`` of README and docs, and of the product's messages, by their place."""
+    found = [(page, line) for page, line in (*shell_lines(), *inline()) if "pip install" in line]
+    for file in sorted((ROOT / "okralong").rglob("*")):
+        if file.suffix in (".py", ".yaml"):
+            joined = re.sub(r"\"\n\s*f?\"", "", file.read_text(encoding="utf-8"))
+            found += [(str(file.relative_to(ROOT)), line) for line in re.findall(r"pip install '[^']*'", joined)]
+    parts = [(place, words) for place, line in found for words in commands(line.partition("#")[0])]
+    return [(place, words[2:]) for place, words in parts if words[:2] == ["pip", "install"] and len(words) > 2]
+
+
+def test_what_pip_shall_install_is_there() -> None:
+    """Nothing of okralong is published: its extras come from the checkout, everything else from the lock."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pins = {line.partition("==")[0] for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()}
+    lines = pip_lines()
+    assert len({place for place, _ in lines}) > 5
+    for place, words in lines:
+        while words and words[0].startswith("-"):
+            option, *words = words
+            if option in ("-c", "--constraint"):
+                assert (ROOT / words.pop(0)).is_file(), place
+            else:
+                assert option in ("--no-deps", "--force-reinstall"), (place, option)
+        assert words, place
+        for word in words:
+            name, _, extras = word.rstrip("]").partition("[")
+            if name == ".":
+                named = [each for each in extras.split(",") if "{" not in each]
+                assert not set(named) - set(project["optional-dependencies"]), (place, word)
+            else:
+                assert name in pins or "{" in name, f"{place}: {word} is neither the checkout nor in the lock"
+
+
+def test_a_link_to_a_generated_page_says_what_makes_it() -> None:
+    links = 0
+    for page in PAGES:
+        for paragraph in re.split(r"\n\s*\n|\n(?=\|)", page.read_text(encoding="utf-8")):
+            for found in re.finditer(r"\]\(([^()\s#]+)(?:#[^()\s]*)?\)", paragraph):
+                target = (page.parent / found[1]).resolve()
+                if "://" in found[1] or found[1].startswith("mailto:") or target.exists():
+                    continue
+                links += 1
+                assert found[1].startswith("reference/"), (page.name, found[1])
+                assert "make docs" in " ".join(paragraph[found.end() :].split())[:40], (page.name, found[1])
+    assert links > 0

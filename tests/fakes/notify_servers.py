@@ -22,6 +22,7 @@ class Server(socketserver.ThreadingTCPServer):
     def __init__(self, handler: type[socketserver.BaseRequestHandler], status: int = 200, hangs: bool = False) -> None:
         super().__init__(("127.0.0.1", 0), handler)
         self.taken: list[Any] = []
+        self.location = ""
         self.status, self.hangs, self.released = status, hangs, threading.Event()
 
     @property
@@ -59,9 +60,16 @@ class _Hook(BaseHTTPRequestHandler):
             self.server.released.wait(60)
         self.server.taken.append((self.path, json.loads(body)))
         self.send_response(self.server.status)
+        if self.server.location:
+            self.send_header("Location", self.server.location)
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"ok")
+
+    def do_GET(self) -> None:
+        self.server.taken.append((self.path, None))
+        self.send_response(200)
+        self.end_headers()
 
     def log_message(self, *_: object) -> None:
         """No lines on stderr."""
@@ -89,9 +97,11 @@ def mail_server() -> Any:
     return _serving(Server(_Mail))
 
 
-def webhook(status: int = 200, hangs: bool = False) -> Any:
-    """An HTTP server; ``taken`` has pairs of a path and the JSON sent there."""
-    return _serving(_HttpServer(_Hook, status, hangs))
+def webhook(status: int = 200, hangs: bool = False, location: str = "") -> Any:
+    """An HTTP server; ``taken`` has pairs of a path and the JSON sent there. It redirects to ``location``."""
+    server = _HttpServer(_Hook, status, hangs)
+    server.location = location
+    return _serving(server)
 
 
 def words_of(message: EmailMessage) -> tuple[str, str]:

@@ -149,6 +149,8 @@ class FakeOpenAI:
         """By field of a request, what it is refused with where it is there: words, or a whole response."""
         self.thought = 0
         """Tokens of thought before each reply, which count against its limit; 0: a model that does not think."""
+        self.hidden = (0, 0)
+        """Tokens of a prompt and of thought that it adds beyond any limit, reports and bills, and does not show."""
         self.counts = 1.0
         """How many times our tokens of a prompt it counts, as another tokenizer or a longer template does."""
         self.writes = 1.0
@@ -311,9 +313,10 @@ class FakeOpenAI:
         while count_tokens(text) > limit:
             text = text[: max(1, len(text) * limit // count_tokens(text)) - 1]
         ours = sum(count_tokens(message["content"]) + 4 for message in one.messages) + 3
-        one.prompt_tokens = round(self.counts * ours)
+        one.prompt_tokens = round(self.counts * ours) + self.hidden[0]
         one.cached_tokens = min(self.cached_tokens, one.prompt_tokens)
         shown = count_tokens(text) if trouble.refusal is None else count_tokens(trouble.refusal)
+        one.reasoning_tokens += self.hidden[1]
         one.completion_tokens = shown + one.reasoning_tokens
         one.billed = True
         words = re.findall(r"\s*\S+", text)
@@ -329,7 +332,7 @@ class FakeOpenAI:
             "completion_tokens": one.completion_tokens,
             "total_tokens": one.prompt_tokens + one.completion_tokens,
             "prompt_tokens_details": {"cached_tokens": one.cached_tokens},
-            "completion_tokens_details": {"reasoning_tokens": one.reasoning_tokens},
+            "completion_tokens_details": {"reasoning_tokens": one.reasoning_tokens - self.hidden[1]},
         }
         return {
             "id": f"chatcmpl-{next(self._numbers)}",

@@ -31,15 +31,18 @@ class RawPdf:
         fonts: dict[str, str] | None = None,
         more: str = "",
         images: dict[str, str] | None = None,
+        layers: dict[str, str] | None = None,
     ) -> str:
-        """Add a page with the given content, fonts (F1 is Helvetica), images and further entries."""
+        """Add a page with the given content, fonts (F1 is Helvetica), images or forms, layers and further entries."""
         fonts = {"F1": STANDARD} | (fonts or {})
         named = " ".join(f"/{name} {body}" for name, body in fonts.items())
         pictures = " ".join(f"/{name} {at}" for name, at in (images or {}).items())
+        properties = " ".join(f"/{name} {at}" for name, at in (layers or {}).items())
         stream = self.add("", content if isinstance(content, bytes) else content.encode("latin-1"))
         page = self.add(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {stream} "
-            f"/Resources << /Font << {named} >> /XObject << {pictures} >> >> {more} >>"
+            f"/Resources << /Font << {named} >> /XObject << {pictures} >> "
+            f"/Properties << {properties} >> >> {more} >>"
         )
         self.pages.append(page)
         return page

@@ -125,7 +125,7 @@ def test_limits_of_ocr(tmp_path: Path) -> None:
         (bad,) = parser.parse(Source(str(file), "a", file.stat().st_size))
         (blank,) = parser.parse(Source(str(file), "a", 10**9))
     assert isinstance(bad, BadRow)
-    assert "a.tiff is an image. Install OCR (pip install 'okralong[ocr]')" in bad.message
+    assert "a.tiff is an image. Install OCR (pip install '.[ocr]' in the checkout)" in bad.message
     assert not isinstance(blank, ParsedDocument)
 
 

@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 
 import pypdf
+import pypdfium2
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
@@ -121,7 +122,7 @@ def test_text_drawn_twice(tmp_path: Path) -> None:
     assert text_of(tmp_path, twice) == "Total 1,234"
 
 
-@pytest.mark.documented(".pdf", "white or tiny text, layers")
+@pytest.mark.documented(".pdf", "white or tiny text")
 def test_text_that_is_hard_to_see(tmp_path: Path) -> None:
     white = "1 1 1 rg " + line("white") + line("tiny", y=600, size=1) + "/OC /L BDC " + line("layer", y=500) + "EMC"
     assert text_of(tmp_path, white) == "white\ntiny\nlayer"
@@ -298,6 +299,168 @@ def test_pictures(tmp_path: Path) -> None:
     assert found.metadata == {"pages": "1"}
 
 
+# Layers.
+
+RULES = {
+    "/OCGs [{on} {off}]": True,
+    "/OCGs {off}": False,
+    "/OCGs [{off}] /P /AnyOn": False,
+    "/OCGs [{on} {off}] /P /AllOn": False,
+    "/OCGs [{on} {off}] /P /AnyOff": True,
+    "/OCGs [{on} {off}] /P /AllOff": False,
+    "/OCGs [{off}] /P /AllOff": True,
+    "/OCGs [null]": True,
+    "": True,
+    "/OCGs [{on}] /VE [/Not {on}]": False,
+    "/VE [/Or [/And {on} {off}] [/Not {off}]]": True,
+    "/VE [/And {on} [/Or {off} [/Not {on}]]]": False,
+}
+"""Rules over a layer that is on and one that is off, and whether their content is shown."""
+
+
+def in_layer(name: str, words: str, y: int = 700) -> str:
+    return f"/OC /{name} BDC {line(words, y=y)} EMC "
+
+
+def layered(config: str = "/OFF [{off}]", usage: str = "") -> tuple[RawPdf, dict[str, str]]:
+    """A file of two layers, the second of which is off."""
+    pdf = RawPdf()
+    at = {"on": pdf.add("<< /Type /OCG /Name (Layer) >>"), "off": pdf.add(f"<< /Type /OCG /Name (Layer) {usage} >>")}
+    pdf.catalog = f"/OCProperties << /OCGs [{at['on']} {at['off']}] /D << {config.format(**at)} >> >>"
+    return pdf, at
+
+
+@pytest.mark.documented(".pdf", "layers that are on")
+@pytest.mark.documented(".pdf", "text of layers that are off")
+@pytest.mark.parametrize(
+    ("config", "usage"),
+    [
+        ("/OFF [{off}]", ""),
+        ("/BaseState /OFF /ON [{on}]", ""),
+        ("/BaseState /ON /ON [{on} {off}] /OFF [{off}]", ""),
+        ("/AS [<< /Event /View /OCGs [{on} {off}] /Category [/View] >>]", "/Usage << /View << /ViewState /OFF >> >>"),
+    ],
+)
+def test_layers_that_are_off_are_counted(tmp_path: Path, config: str, usage: str) -> None:
+    pdf, at = layered(config, usage)
+    pdf.page(
+        in_layer("L1", "Profit 512", 720) + line("Profit 655") + in_layer("L0", "in pounds", 680),
+        layers={"L0": at["on"], "L1": at["off"]},
+    )
+    pdf.page(line("Twelve pence"))
+    found = read(tmp_path, pdf)
+    assert found.text == "Profit 655\nin pounds\n\nTwelve pence"
+    assert found.metadata["not_read"] == "1 page with text in layers that are off: 1"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_over_layers(tmp_path: Path, rule: str) -> None:
+    pdf, at = layered()
+    member = f"<< /Type /OCMD {rule.format(**at)} >>"
+    for layer in (member, pdf.add(member)):
+        pdf.page(in_layer("L", "Profit 512") + line("Profit 655", y=680), layers={"L": layer})
+    text = "Profit 512\nProfit 655" if RULES[rule] else "Profit 655"
+    assert read(tmp_path, pdf).text == f"{text}\n\n{text}"
+
+
+def test_layers_of_forms_and_within_each_other(tmp_path: Path) -> None:
+    pdf, at = layered()
+    fonts = f"/Font << /F1 {STANDARD} >>"
+    box = "/Type /XObject /Subtype /Form /BBox [0 0 612 792]"
+    inside = in_layer("L", "Inside", 620).encode()
+    parts = {
+        "Whole": pdf.add(f"{box} /OC {at['off']} /Resources << {fonts} >>", line("Whole form", y=600).encode()),
+        "Packed": pdf.add(
+            f"{box} /OC << /Type /OCMD /OCGs {at['off']} >> /Filter /FlateDecode /Resources << {fonts} >>",
+            zlib.compress(line("Packed form", y=590).encode()),
+        ),
+        "Part": pdf.add(
+            f"{box} /Resources << {fonts} /Properties << /L {at['off']} >> >>", inside + line("Beside", y=580).encode()
+        ),
+    }
+    parts["Outer"] = pdf.add(f"{box} /Resources << /XObject << /Part {parts['Part']} >> >>", b"/Part Do")
+    nested = f"/OC /On BDC {in_layer('Off', 'Nested', 560)} {line('Around', y=550)} EMC "
+    content = f"/OC /Off BDC /Outer Do EMC {nested} /Whole Do /Packed Do /Outer Do"
+    pdf.page(content, images=parts, layers={"On": at["on"], "Off": at["off"]})
+    found = read(tmp_path, pdf)
+    assert sorted(found.text.split("\n")) == ["Around", "Beside"]
+    assert found.metadata["not_read"] == "1 page with text in layers that are off: 1"
+
+
+def test_a_page_of_nothing_but_a_layer_that_is_off(tmp_path: Path) -> None:
+    pdf, at = layered()
+    pdf.page(in_layer("L", "Draft"), layers={"L": at["off"]})
+    with pytest.raises(DocumentError, match="all of its text is in layers that are off"):
+        read(tmp_path, pdf)
+    note = pdf.add(f"<< /Type /Annot /Subtype /Text /Rect [9 9 19 19] /Contents (Draft) /OC {at['off']} >>")
+    pdf.page(line("Final"), more=f"/Annots [{note}]")
+    found = read(tmp_path, pdf)
+    assert (found.text, PAGES_WITHOUT_TEXT in found.metadata) == ("Final", False)
+    assert found.metadata["not_read"] == "1 page with text in layers that are off: 1; 1 hidden note or form field"
+
+
+def test_rules_that_multiply_are_given_up(tmp_path: Path) -> None:
+    pdf, at = layered()
+    rule = at["off"]
+    for _ in range(8):
+        rule = pdf.add(f"[/And {' '.join([rule] * 9)}]")
+    pdf.page(in_layer("L", "Profit 512"), layers={"L": f"<< /Type /OCMD /VE {rule} >>"})
+    found = read(tmp_path, pdf)
+    assert (found.text, found.metadata["not_read"]) == ("Profit 512", "1 file whose layers may be off")
+
+
+def test_layers_in_files_that_are_packed_or_encrypted(tmp_path: Path) -> None:
+    pdf, at = layered()
+    pdf.page(in_layer("L", "Profit 512") + line("Profit 655", y=680), layers={"L": at["off"]})
+    writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf.write()))
+    writer.encrypt("", "owner", algorithm="RC4-128")
+    out = io.BytesIO()
+    writer.write(out)
+    assert read(tmp_path, out.getvalue()).text == "Profit 655"
+    assert read(tmp_path, packed(pdf)).text == "Profit 655"
+    assert read(tmp_path, packed(pdf, "/DecodeParms << /Predictor 1 >>")).text == "Profit 655"
+    damaged = pdf.write().replace(b"startxref", b"startxxxx")
+    found = read(tmp_path, damaged)
+    assert found.text == "Profit 655"
+
+
+def packed(pdf: RawPdf, more: str = "") -> bytes:
+    """The bytes of a file whose objects without streams are packed."""
+    pdf.write()
+    bodies = dict(enumerate(pdf.objects, start=1))
+    inside = {number: body for number, body in bodies.items() if not body.rstrip().endswith(b"endstream")}
+    places, start = [], 0
+    for number, body in inside.items():
+        places.append(f"{number} {start}")
+        start += len(body) + 1
+    head = " ".join(places).encode() + b"\n"
+    content = zlib.compress(head + b"\n".join(inside.values()))
+    about = f"/Type /ObjStm /N {len(inside)} /First {len(head)} /Filter /FlateDecode {more}"
+    holder, table = len(bodies) + 1, len(bodies) + 2
+    bodies[holder] = f"<< {about} /Length {len(content)} >>\nstream\n".encode() + content + b"\nendstream"
+    data, rows = b"%PDF-1.7\n", {0: (0, 0, 65535)}
+    for number, body in bodies.items():
+        if number in inside:
+            rows[number] = 2, holder, list(inside).index(number)
+        else:
+            rows[number] = 1, len(data), 0
+            data += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    rows[table] = 1, len(data), 0
+    listed = b"".join(
+        bytes([kind]) + at.to_bytes(4) + index.to_bytes(2) for _, (kind, at, index) in sorted(rows.items())
+    )
+    stream = f"<< /Type /XRef /Size {table + 1} /W [1 4 2] /Root 1 0 R /Length {len(listed)} >>\nstream\n".encode()
+    end = b"\nendstream\nendobj\nstartxref\n%d\n%%%%EOF\n" % len(data)
+    return data + b"%d 0 obj\n" % table + stream + listed + end
+
+
+def test_only_files_with_layers_are_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pypdfium2.PdfDocument, "save", None)
+    pdf = RawPdf()
+    pdf.page(line("Profit 655"))
+    assert read(tmp_path, pdf).text == read(tmp_path, packed(pdf)).text == "Profit 655"
+
+
 # Forms, notes and files.
 
 
@@ -325,26 +488,28 @@ def test_form_fields(tmp_path: Path) -> None:
     assert found.text.split("\n") == [
         "Declaration", "", "Total income: 61,500", "resident: Yes", "currency: marks", "seller: A. Quillfeather",
     ]  # fmt: skip
-    assert found.metadata == {"pages": "1"}
+    assert found.metadata == {"pages": "1", "not_read": "1 hidden note or form field"}
 
 
 @pytest.mark.documented(".pdf", "comments")
 @pytest.mark.documented(".pdf", "text boxes")
-@pytest.mark.documented(".pdf", "hidden comments")
+@pytest.mark.documented(".pdf", "hidden comments and form fields")
 def test_notes(tmp_path: Path) -> None:
     notes = (
         "/Subtype /Text /T (Ann) /Contents (Is this \\(net\\) right?)",
         "/Subtype /Highlight /Contents (Check)",
         "/Subtype /FreeText /Contents (Superseded in 2024)",
         "/Subtype /Text /F 2 /Contents (secret)",
+        "/Subtype /FreeText /F 32 /Contents (not on screen)",
+        "/Subtype /Text /F 2",
         "/Subtype /Popup /Contents (Check)",
     )
     pdf = RawPdf()
     at = " ".join(pdf.add(f"<< /Type /Annot /Rect [10 10 20 20] {each} >>") for each in notes)
     pdf.page(line("Net sales"), more=f"/Annots [{at}]")
-    assert read(tmp_path, pdf).text == (
-        "Net sales\n\nComment (Ann): Is this (net) right?\nComment: Check\nSuperseded in 2024"
-    )
+    found = read(tmp_path, pdf)
+    assert found.text == "Net sales\n\nComment (Ann): Is this (net) right?\nComment: Check\nSuperseded in 2024"
+    assert found.metadata["not_read"] == "2 hidden notes or form fields"
     only = RawPdf()
     note = only.add("<< /Type /Annot /Subtype /FreeText /Rect [10 10 20 20] /Contents (All there is) >>")
     only.page("", more=f"/Annots [{note}]")

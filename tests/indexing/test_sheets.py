@@ -464,6 +464,29 @@ def test_a_damaged_part_beside_the_cells_hides_no_cell(file: Path, broken: str) 
     assert lost(found) == "1 missing or damaged part"
 
 
+@pytest.mark.parametrize("blank", [" ", "\xa0", "\u2003 \n", "_x0009_"])
+def test_rows_and_columns_of_blanks_are_no_content(file: Path, blank: str) -> None:
+    book = openpyxl.Workbook()
+    lines = (
+        [blank],
+        [blank, "Segment", blank, "2023"],
+        [None, "Retail", blank, 5210],
+        [blank] * 9,
+        [None, "Corporate", "", 7512],
+    )
+    for line in (*lines, [blank], [blank]):
+        book.active.append(line)
+    book.active.merge_cells("A6:D7")
+    found = read(saved(book), file)
+    assert found.text == "Sheet\n\n| Segment | 2023 |\n| Retail | 5210 |\n\n| Corporate | 7512 |"
+    assert lost(found) == ""
+    wide = openpyxl.Workbook()
+    for column in range(1, 200, 20):
+        wide.active.cell(column, column, "x")
+        wide.active.cell(column, column + 1, blank)
+    assert read(saved(wide), file).text.count("x") == 10
+
+
 def test_an_odd_number_hides_no_other_cell(file: Path) -> None:
     cells = '<c><v>5,3</v></c><c t="d"><v>soon</v></c><c><v>7</v></c>'
     found = read(workbook(f"<sheetData><row>{cells}</row></sheetData>"), file)

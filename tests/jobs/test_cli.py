@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from okralong.pipelines.core.config import shipped_config
 from tests.jobs.conftest import call
+
+
+@pytest.mark.parametrize("code", ["import okralong; okralong.index", "from okralong.__main__ import main; main()"])
+def test_python_without_docstrings_is_refused_in_words(code: str) -> None:
+    ended = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, timeout=120)
+    assert ended.returncode != 0
+    last = " ".join(ended.stderr.split())
+    assert "Python runs with -OO" in last
+    assert "this is a bug" not in last
 
 
 def test_sample_writes_reports_and_questions(

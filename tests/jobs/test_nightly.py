@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from okralong.pipelines.archive.versions import version_numbers
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_CHANGED, EXIT_OK, EXIT_OVER_BUDGET, InputError
 from okralong.pipelines.reporting.export import flat_answers
-from okralong.pipelines.run.nightly import nights
+from okralong.pipelines.run.nightly import Rehash, nights, rehash_due
 from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import PAPER, call, endpoint
@@ -120,6 +123,38 @@ def test_only_what_changed_is_asked_and_named(
     code, said = call(monkeypatch, capsys, "show", folder / "nightly" / "current", "lantern")
     assert (code, "Lamps no more" in said) == (0, True)
     assert len({row["seq"] for row in table(current, "journal")}) == len(table(current, "journal"))
+
+
+def test_a_file_with_its_old_size_and_time_is_found_within_a_week(folder: Path, reader: FakeOpenAI) -> None:
+    config, report = folder / "nightly.yaml", folder / "reports" / "alder.txt"
+    os.utime(report, (1_740_000_000, 1_740_000_000))
+    assert run_nightly(config) == EXIT_CHANGED
+    change(folder, "alder", DOCUMENTS["alder"].replace("apples", "cherry"))
+    os.utime(report, (1_740_000_000, 1_740_000_000))
+    assert run_nightly(config) == EXIT_OK, "every file was hashed this very day"
+    assert differences(folder) == {}
+    for night in nights(Folder.of(folder / "nightly")):
+        assert night.notes["rehashed"] == night.day.isoformat()
+        week_ago = replace(night, notes={**night.notes, "rehashed": (night.day - timedelta(days=7)).isoformat()})
+        week_ago.write(Folder.of(folder / "nightly" / "nights" / night.name))
+    assert run_nightly(config) == EXIT_CHANGED
+    assert differences(folder) == {"alder": "changed"}
+
+
+@pytest.mark.parametrize(
+    ("rehash", "last", "is_due"),
+    [
+        ("weekly", "", True),
+        ("weekly", "2026-11-23", False),
+        ("weekly", "2026-11-22", True),
+        ("weekly", "2026-11-30", True),
+        ("always", "2026-11-29", True),
+        ("never", "", False),
+        ("never", "2026-01-01", False),
+    ],
+)
+def test_when_every_file_is_hashed(rehash: Rehash, last: str, is_due: bool) -> None:
+    assert rehash_due(rehash, last, date(2026, 11, 29)) is is_due
 
 
 def test_a_night_without_its_questions_file_ends_before_it_indexes(tmp_path: Path) -> None:

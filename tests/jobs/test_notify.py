@@ -203,6 +203,22 @@ def test_the_library_is_only_loaded_to_send() -> None:
     )
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_message_follows_a_redirect(
+    status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with webhook() as other, webhook(status, location=f"http://localhost:{other.port}/{SECRET}") as hook:
+        for name, scheme in (("HOOK_URL", "json"), ("CHAT_URL", "mmost")):
+            monkeypatch.setenv(name, f"{scheme}://127.0.0.1:{hook.port}/{'x' * 26}")
+        rule = Rule(when=["changed"], to=[FromEnvironment(env="HOOK_URL"), FromEnvironment(env="CHAT_URL")])
+        assert not notify.try_targets(Console(width=200), [rule])
+    assert len(hook.taken) == 2
+    assert other.taken == []
+    said = capsys.readouterr().out
+    assert said.count(f"HTTP status {status} and would pass the message on to another address") == 2
+    assert SECRET not in said
+
+
 def test_slack_gets_plain_text_under_the_title(monkeypatch: pytest.MonkeyPatch) -> None:
     from apprise.plugins.slack import NotifySlack
 

@@ -135,6 +135,45 @@ def test_questions_are_given_by_a_program() -> None:
         read_questions(7)  # type: ignore[arg-type]
 
 
+def sheet_of(path: Path, *lines: list[object]) -> Path:
+    """The lines in a workbook, or in a CSV file if the path says so."""
+    if path.suffix == ".csv":
+        path.write_text("\n".join(";".join("" if cell is None else str(cell) for cell in line) for line in lines))
+        return path
+    book = openpyxl.Workbook()
+    for line in lines:
+        book.active.append(line)
+    book.save(path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["q.xlsx", "q.csv"])
+def test_titles_above_the_header_are_skipped_and_said(tmp_path: Path, name: str) -> None:
+    titles: list[list[object]] = [["Questions, 2024"], ["as of", "May, draft"], [" "], ["question"], []]
+    header: list[object] = [" Question", "Query_ID", "doc_ids"]
+    file = sheet_of(tmp_path / name, *titles, header, ["Why?", "a", "x"], ["\xa0", None], ["question", "b"])
+    said: list[str] = []
+    questions, bad = read_questions(file, say=said.append)
+    assert ([(each.query_id, each.question) for each in questions], bad) == ([("a", "Why?"), ("b", "question")], [])
+    assert said == [f"{file}: line 6 is the header; the lines above it were skipped"]
+    deep = sheet_of(tmp_path / name, *[["title"]] * 10, header, ["Why?", "a", "x"])
+    with pytest.raises(InputError, match="has no column named question; its columns are title"):
+        read_questions(deep)
+    said.clear()
+    assert read_questions(sheet_of(tmp_path / name, [], header, ["Why?", "a", "x"]), say=said.append)[0]
+    assert said == []
+
+
+@pytest.mark.parametrize("name", ["q.xlsx", "q.csv"])
+def test_blank_rows_and_columns_are_no_content(tmp_path: Path, name: str) -> None:
+    blank: list[object] = [" ", "\xa0", "\u2003", None]
+    lines: list[list[object]] = [blank, ["question", " ", "query_id"], blank, ["Why?", "\xa0", "a"], blank]
+    questions, bad = read_questions(sheet_of(tmp_path / name, *lines))
+    assert ([(each.query_id, each.question) for each in questions], bad) == ([("a", "Why?")], [])
+    with pytest.raises(InputError, match="column 2 has no name in the header"):
+        read_questions(sheet_of(tmp_path / name, *lines, ["Who?", "x", "b"]))
+
+
 def test_a_column_to_carry_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is listed in carry but missing \(did you mean cost centre\?\)"):
         read_questions(written(tmp_path / "q.csv"), ["cost_centre"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ import pytest
 import yaml
 from ray.exceptions import RayTaskError
 
+import okralong
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage_errors import storage_failure, writing
-from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_OK
+from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_OK, BrokenError
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.disks import Ballast, mounted, remount
 from tests.jobs.conftest import call
@@ -61,6 +63,29 @@ def test_every_command_says_what_cannot_be_written(
         assert f"({trouble})" in text, command
         assert "this is a bug" not in text, command
         assert "Traceback" not in text, command
+
+
+def test_the_python_api_says_so_too(ray_cluster: None, plain_archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "new.txt").write_text("Alder Orchards grows apples.")
+    (tmp_path / "file").write_text("no folder")
+
+    def refused(work: Callable[[], object], path: Path) -> None:
+        with pytest.raises(BrokenError, match=f"{path}.* cannot be written .*Make it writable"):
+            work()
+
+    def index(archive: Path) -> Callable[[], object]:
+        return lambda: okralong.index(archive, [tmp_path / "docs"], embedding={"of": "none"})
+
+    refused(index(tmp_path / "file"), tmp_path / "file")
+    refused(index(tmp_path / "file" / "archive"), tmp_path / "file" / "archive")
+    with mounted(tmp_path / "disk", "size=16m") as disk:
+        shutil.copytree(plain_archive, disk / "archive")
+        run = write_run(disk / "run", write_archive(disk / "made", texts()), 4)
+        remount(disk, "ro")
+        refused(index(disk / "archive"), disk / "archive")
+        refused(lambda: okralong.export(run, disk / "answers.xlsx"), disk / "answers.xlsx")
+        refused(lambda: okralong.diff(run, run, to=[disk / "differences.csv"]), disk / "differences.csv")
 
 
 def test_an_index_job_goes_on_when_there_is_room_and_reads_nothing_again(

@@ -22,7 +22,7 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.llm import completion
 from okralong.pipelines.llm.abilities import abilities, has_batches
-from okralong.pipelines.llm.completion import Bounds, read_completion, receive
+from okralong.pipelines.llm.completion import read_completion, receive
 from okralong.pipelines.llm.config import LlmConfig, claude_generation
 from okralong.pipelines.llm.endpoint import check_endpoint, open_provider, read_key
 from okralong.pipelines.llm.prices import PriceTable
@@ -32,6 +32,7 @@ from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.rate_limit import LimitHeaders
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
+from okralong.pipelines.llm.usage import Bounds, Trust
 from tests.fakes.anthropic.translate import event_bytes
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.tools import agree, batch_run
@@ -163,9 +164,10 @@ async def test_a_reply_that_ignores_its_limit_is_aborted(tmp_path: Path, server:
     async with client_over(tmp_path, config) as (client, _):
         reply = await client.complete("q", "generate", "generate", ask("Hello"))
     assert reply.finish_reason == "length"
-    (row,) = rows(tmp_path, "ledger")
+    row, rest = rows(tmp_path, "ledger")
     assert 20 < row["completion_tokens"] < 600
     assert "aborted" in row["error"]
+    assert rest["status"] == "unknown"
 
 
 async def test_limits_of_input_and_output_are_learned_from_the_first_reply(
@@ -292,15 +294,41 @@ def _ended(reason: str, usage: dict[str, int], **more: Any) -> dict[str, Any]:
 
 
 async def _read(*events: dict[str, Any], max_tokens: int = 100) -> RawReply:
-    bounds = Bounds(20, 400, max_tokens)
+    bounds = Bounds(20, max_tokens)
     received = await receive(_Streamed(*events), bounds, count_tokens, AnthropicDialect())
-    return read_completion(received, bounds, MODEL, count_tokens)
+    return read_completion(received, bounds, MODEL, count_tokens, Trust(8192))
 
 
 async def test_a_refusal_before_the_first_token_is_charged_by_its_usage() -> None:
     why = {"type": "refusal", "category": "cyber", "explanation": "This could enable harm."}
     raw = await _read(_begun(), _ended("refusal", {"output_tokens": 0}, stop_details=why), {"type": "message_stop"})
     assert (raw.reply.usage, raw.counted_here, raw.refusal) == (Usage(22, 5, 0, 0, 7), False, "This could enable harm.")
+
+
+@pytest.mark.parametrize(
+    ("begun", "ended", "booked"),
+    [
+        ({"cache_read_input_tokens": -700}, {"output_tokens": 20}, (785, 20)),
+        ({"cache_creation_input_tokens": -(10**30)}, {"output_tokens": 20}, (785, 20)),
+        ({"cache_read_input_tokens": 3000}, {"output_tokens": -20}, (3785, 2)),
+        ({"cache_read_input_tokens": "many"}, {"output_tokens": 4000}, (785, 4000)),
+    ],
+)
+async def test_a_wrong_part_of_a_usage_lowers_no_other(
+    begun: dict[str, Any], ended: dict[str, Any], booked: tuple[int, int]
+) -> None:
+    usage = {"input_tokens": 785, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 1}
+    start = {"type": "message_start", "message": {"model": MODEL, "usage": usage | begun}}
+    raw = await _read(start, _text("Two words"), _ended("end_turn", ended), {"type": "message_stop"})
+    assert (raw.reply.usage.prompt_tokens, raw.reply.usage.completion_tokens) == booked
+    assert ("cannot be true" in raw.note) == any(
+        isinstance(each, int) and each < 0 for each in (begun | ended).values()
+    )
+
+
+async def test_an_endless_usage_is_booked_up_to_the_window_and_needs_a_decision() -> None:
+    raw = await _read(_begun(), _text("Two words"), _ended("end_turn", {"output_tokens": 10**30}))
+    assert (raw.reply.usage.prompt_tokens, raw.reply.usage.completion_tokens, raw.undecided) == (22, 8192, True)
 
 
 async def test_a_stream_without_the_usage_of_its_end_is_counted_here() -> None:
@@ -313,6 +341,6 @@ async def test_an_aborted_stream_is_charged_for_the_prompt_that_its_beginning_st
 ) -> None:
     monkeypatch.setattr(completion, "ABORT_GRACE_S", 0.0)
     raw = await _read(_begun(), *[_text("word " * 50)] * 40, max_tokens=4)
-    assert raw.aborted
+    assert "aborted" in raw.note
     assert replace(raw.reply.usage, completion_tokens=0) == Usage(22, 5, 0, 0, 7)
     assert raw.reply.usage.completion_tokens > 4

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     CallFailed,
     ConfigError,
@@ -21,12 +22,15 @@ from okralong.pipelines.core.types import (
     ReplyError,
     Usage,
 )
+from okralong.pipelines.llm.completion import Received, parse, read_completion
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import open_provider
 from okralong.pipelines.llm.prices import LongRates, PriceTable
 from okralong.pipelines.llm.providers.base import Connection
 from okralong.pipelines.llm.providers.fields import RequestFields
+from okralong.pipelines.llm.providers.gemini import GeminiDialect
 from okralong.pipelines.llm.request import LlmRequest
+from okralong.pipelines.llm.usage import Bounds, Trust
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.tools import agree
 from tests.llm.provider_run import GEMINI
@@ -132,9 +136,9 @@ async def test_an_overlong_reply_is_aborted_and_its_thought_is_counted(tmp_path:
     config = google_config(server.google_url, max_completion_tokens={"generate": 40})
     async with client_over(tmp_path, config) as (client, _):
         reply = await client.complete("q", "generate", "generate", ask("Hello"))
-    (row,) = rows(tmp_path, "ledger")
+    row, rest = rows(tmp_path, "ledger")
     assert reply.finish_reason == "length"
-    assert (row["status"], row["reasoning_tokens"]) == ("ok", 5)
+    assert (row["status"], row["reasoning_tokens"], rest["status"]) == ("ok", 5, "unknown")
     assert "aborted" in row["error"]
     for _ in range(3_600):  # the endpoint notices the abort a moment later
         (entry,) = server.received("chat")
@@ -169,7 +173,7 @@ HOSTILE: dict[str, Any] = {
     "no usage": {"candidates": [{"content": {"parts": [{"text": "Yes"}]}, "finishReason": "STOP"}]},
     "an impossible usage": {
         "candidates": [{"content": {"parts": [{"text": "Yes"}]}, "finishReason": "STOP"}],
-        "usageMetadata": {"promptTokenCount": -5, "candidatesTokenCount": 10**12},
+        "usageMetadata": {"promptTokenCount": -5, "candidatesTokenCount": -(10**12)},
     },
     "a tool": {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f"}}]}, "finishReason": "STOP"}]},
     "to be continued": {
@@ -180,6 +184,25 @@ HOSTILE: dict[str, Any] = {
     },
     "a late error": {"error": {"code": 503, "status": "UNAVAILABLE", "message": "overloaded"}},
 }
+
+
+@pytest.mark.parametrize(
+    ("told", "booked"),
+    [
+        ({"candidatesTokenCount": 20, "thoughtsTokenCount": 3000}, 3020),
+        ({"candidatesTokenCount": 20, "thoughtsTokenCount": -15}, 20),
+        ({"candidatesTokenCount": 20, "totalTokenCount": 3105}, 3020),
+        ({"candidatesTokenCount": 20, "thoughtsTokenCount": 10**30}, 8192),
+        ({"thoughtsTokenCount": 3000}, 3000),
+    ],
+)
+def test_hidden_thought_is_booked_and_a_wrong_part_lowers_nothing(told: dict[str, int], booked: int) -> None:
+    usage = {"promptTokenCount": 85, **told}
+    body = {"candidates": [{"content": {"parts": [{"text": "Yes"}]}}], "usageMetadata": usage}
+    found = parse(json.dumps(body), GeminiDialect())
+    raw = read_completion(Received(found), Bounds(80, 40), MODEL, count_tokens, Trust(8192))
+    assert (raw.reply.usage.prompt_tokens, raw.reply.usage.completion_tokens) == (85, booked)
+    assert raw.undecided == (booked == 8192)
 
 
 @pytest.mark.parametrize(("name", "stream"), itertools.product(HOSTILE, ["auto", "never"]))

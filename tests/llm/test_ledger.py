@@ -106,7 +106,7 @@ async def test_a_message_that_comes_twice_counts_once(tmp_path: Path) -> None:
 
 async def test_a_question_that_cannot_fit_is_refused_and_one_that_may_fit_later_waits(tmp_path: Path) -> None:
     ledger = RunLedger(Folder.of(tmp_path), 1.0)
-    with pytest.raises(OverBudget, match="raise budget_usd"):
+    with pytest.raises(OverBudget, match="Raise budget_usd"):
         await ledger.admit("big", 1.5)
     await ledger.admit("a", 0.9)
     waiting = asyncio.create_task(ledger.admit("b", 0.5))

@@ -8,9 +8,10 @@ import pytest
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import EndpointError, Message
-from okralong.pipelines.llm.completion import Bounds, Received, read_completion
+from okralong.pipelines.llm.completion import Received, read_completion
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.request import LlmRequest
+from okralong.pipelines.llm.usage import Bounds, Trust
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import PRICE, ask, client_over, config_for, rows
@@ -70,7 +71,7 @@ def test_a_character_of_several_tokens_is_part_of_the_last() -> None:
         "logprobs": {"content": tokens},
     }
     body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    raw = read_completion(Received(body), Bounds(10, 40, 16), "m", count_tokens)
+    raw = read_completion(Received(body), Bounds(10, 16), "m", count_tokens, Trust(8192))
     assert raw.reply.tokens == ("a ", "", "☃")
 
 

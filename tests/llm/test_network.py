@@ -11,18 +11,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx2
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import EndpointConfig
-from okralong.pipelines.llm.endpoint import check_endpoint
-from okralong.pipelines.llm.network import CA_VARIABLES, described, proxy, trust
+from okralong.pipelines.llm.endpoint import check_endpoint, open_provider
+from okralong.pipelines.llm.network import CA_VARIABLES, described, proxy, stay, trust
 from okralong.pipelines.llm.providers.base import Connection
 from okralong.pipelines.llm.providers.openai import open_client
+from okralong.pipelines.llm.providers.stainless import StainlessProvider
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
@@ -197,3 +200,88 @@ def test_the_proxy_of_an_address_follows_the_environment(monkeypatch: pytest.Mon
     assert proxy("https://api.openai.com/v1") == "http://proxy.bank:3128"
     assert proxy("https://llm.inside.bank/v1") == ""
     assert proxy("http://localhost:11434/v1") == ""
+
+
+@asynccontextmanager
+async def redirecting(status: int, to: str = "") -> AsyncIterator[tuple[str, list[str], str]]:
+    """The address of a server that redirects all requests, those that others got, and the address of another host.
+
+    ``to`` is a path on the same server instead of the other one.
+    """
+    taken: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        taken.append(f"{request.method} {request.path} {request.headers.get('x-api-key', '')}")
+        return web.json_response({"object": "list", "data": [{"id": "small", "object": "model"}]})
+
+    async def move(request: web.Request) -> web.Response:
+        here = request.path.startswith("/moved")
+        return await answer(request) if here else web.Response(status=status, headers={"Location": place(request.path)})
+
+    def place(path: str) -> str:
+        return f"{to}{path}" if to else f"http://localhost:{other.port}/there{path}?key=sk-of-nobody"
+
+    servers = []
+    for handler in (answer, move):
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        servers.append(TestServer(app))
+    other, server = servers
+    async with other, server:
+        yield f"http://127.0.0.1:{server.port}/v1", taken, f"http://localhost:{other.port}/there/v1"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "google"])
+async def test_a_redirect_to_another_host_is_named_and_not_followed(
+    provider: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk-of-nobody")
+    async with redirecting(status) as (address, taken, there):
+        given = {"base_url": address, "model": "small", "api_key_env": "SOME_KEY"}
+        config = EndpointConfig.model_validate(given | {"provider": provider})
+        found = await check_endpoint(config)
+        assert (found.ok, found.state) == (False, "unusable")
+        assert f"{address} redirects to {there}" in found.message
+        assert "set llm.base_url" in found.message
+        assert "sk-of-nobody" not in found.message
+        if provider != "google":
+            opened = open_provider(config, Connection(address, "sk-of-nobody"))
+            assert isinstance(opened, StainlessProvider)
+            with pytest.raises(opened.sdk.APIStatusError) as error:
+                await opened.http.post(opened.path, cast_to=object, body={"messages": []})
+            told = opened.api_error(error.value)
+            assert f"redirects to {there}" in told.message
+            assert told.whose == "endpoint"
+            await opened.aclose()
+    assert taken == []
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_redirect_on_the_same_server_is_followed(status: int) -> None:
+    async with redirecting(status, "/moved") as (address, taken, _):
+        config = EndpointConfig(base_url=address, model="small")
+        assert (await check_endpoint(config)).state == "ready"
+        opened = open_provider(config, Connection(address, "none"))
+        assert isinstance(opened, StainlessProvider)
+        await opened.http.post(opened.path, cast_to=object, body={"messages": []})
+        await opened.aclose()
+    assert taken == ["GET /moved/v1/models ", "POST /moved/v1/chat/completions "]
+
+
+@pytest.mark.parametrize(
+    ("method", "here", "there", "is_followed"),
+    [
+        ("POST", "http://models.example/v1/x", "https://models.example/v1/x", True),
+        ("POST", "http://models.example:8000/v1/x", "https://models.example:8443/v1/x", False),
+        ("POST", "https://models.example/v1/x", "http://models.example/v1/x", False),
+        ("POST", "https://models.example/v1/x", "https://models.example.net/v1/x", False),
+        ("POST", "https://models.example/v1/x", "//other.example/v1/x", False),
+        ("POST", "https://models.example/v1/x", "/v2/x", True),
+        ("GET", "https://models.example/v1/files/f/content", "https://store.example/f?signed", True),
+    ],
+)
+async def test_which_redirects_are_followed(method: str, here: str, there: str, is_followed: bool) -> None:
+    response = httpx2.Response(308, headers={"Location": there}, request=httpx2.Request(method, here))
+    await stay(response)
+    assert response.has_redirect_location is is_followed

@@ -17,6 +17,7 @@ from okralong.pipelines.llm.batch_results import ResultLines, ResultReader
 from okralong.pipelines.llm.bill import bill
 from okralong.pipelines.llm.config import EndpointConfig
 from okralong.pipelines.llm.prices import LongRates, Price, PriceTable, highest
+from okralong.pipelines.llm.usage import Trust
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import a_call, ask, client_over, config_for, rows
@@ -96,7 +97,9 @@ async def test_the_ledger_has_the_rates_of_each_prompts_length(tmp_path: Path) -
 
 @pytest.mark.parametrize(("prompt", "rate"), [(1000, 1.0), (1001, 2.0)])
 def test_a_reply_of_a_batch_has_the_rates_of_the_endpoints_own_count(prompt: int, rate: float) -> None:
-    reader = ResultReader(EndpointConfig(base_url="http://a/v1", model="m"), "", count_tokens, LONG.in_batch())
+    reader = ResultReader(
+        EndpointConfig(base_url="http://a/v1", model="m"), "", count_tokens, Trust(8192), LONG.in_batch()
+    )
     message = {"role": "assistant", "content": "Tarn"}
     usage = {"prompt_tokens": prompt, "completion_tokens": 2, "total_tokens": prompt + 2}
     body = {"model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}

@@ -206,12 +206,15 @@ def test_an_incomplete_last_commit_is_nothing_and_damage_before_the_end_is_told(
     log.abandon()
     assert file.stat().st_size == sizes[2]
     whole = file.read_bytes()
+    acknowledged = whole
+    whole = whole[:8] + sizes[1].to_bytes(8, "little") + whole[16:]
     for end in range(sizes[1], sizes[2]):  # killed in the middle of the last write, wherever that was
         for rest in (b"", bytes(4096 + sizes[2] - end)):  # without and with preallocated bytes behind it
             if rest and whole[end:].strip(b"\0") == b"":
                 continue
             file.write_bytes(whole[:end] + rest)
             assert failures(run) == [("a", "m"), ("b", "m")]
+    whole = whole[:8] + bytes(8) + whole[16:]
     for end in (0, 5, 8, 12, 100):  # or of the first one
         file.write_bytes(whole[:end])
         assert failures(run) == []
@@ -220,6 +223,7 @@ def test_an_incomplete_last_commit_is_nothing_and_damage_before_the_end_is_told(
         assert failures(run) == []
     file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))  # a block that never reached the disk
     assert failures(run) == [("a", "m"), ("b", "m")]
+    whole = acknowledged
     file.write_bytes(whole[: sizes[2]] + bytes(4096))
     assert len(failures(run)) == 3
     log = RunLog.open(run)

@@ -43,7 +43,7 @@ async def client_over(
     shared: SharedReplies | None = None,
     **given: Any,
 ) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
-    ledger = RunLedger(Folder.of(run), cap_usd)
+    ledger = RunLedger(Folder.of(run), cap_usd, trust_usage=config.trust_usage)
     gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in config.all_endpoints])
     client = LlmClient(config, gateway, backoff=backoff, shared=shared, **given)
     try:

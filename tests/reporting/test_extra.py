@@ -64,4 +64,4 @@ def test_a_method_that_needs_it_is_refused_when_it_is_loaded() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "package sklearn is not installed" in result.stdout
-    assert "pip install 'okralong[lab]'" in result.stdout
+    assert "pip install '.[lab]'" in result.stdout

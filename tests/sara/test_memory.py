@@ -18,7 +18,8 @@ from okralong.lab.training.sara.report import measured_under_all, report_sara
 from okralong.lab.training.sara.train import DONE, Generator, train_sara
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.weights import cpu_precision
+from okralong.pipelines.models import weights
+from okralong.pipelines.models.weights import Precision
 from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, ArrayCompressor, generator_folder, read_shape
 from okralong.pipelines.sara.compressor import MemoryCompressor, load_compressor
 from okralong.pipelines.sara.table import table_compressor
@@ -51,17 +52,19 @@ figures: {examples: 8, questions: 4, questions_without_text: 4, replies: 0, as_t
 """
 
 
-def memory_of(folder: Path, tiny: Path) -> MemoryCompressor:
-    made = load_compressor(random_memory(folder, tiny), str(tiny))
+def memory_of(folder: Path, tiny: Path, precision: Precision = "float32") -> MemoryCompressor:
+    made = load_compressor(random_memory(folder, tiny), str(tiny), precision)
     assert isinstance(made, MemoryCompressor)
     return made
 
 
-def test_a_chunks_slots_do_not_depend_on_what_is_read_beside_it(tiny: Path, tmp_path: Path) -> None:
-    made = memory_of(tmp_path, tiny)
+@pytest.mark.parametrize(("precision", "rounding"), [("float32", 1e-4), ("bfloat16", 0.05)])
+def test_a_chunks_slots_do_not_depend_on_what_is_read_beside_it(
+    tiny: Path, tmp_path: Path, precision: Precision, rounding: float
+) -> None:
+    made = memory_of(tmp_path, tiny, precision)
     together = made.slots(TEXTS)
     assert together.shape == (4, 2, 32)
-    rounding = 1e-4 if cpu_precision() == "float32" else 0.05
     for number, text in enumerate(TEXTS):
         assert np.allclose(together[number], made.slots([text])[0], atol=rounding)
     assert len({each.tobytes() for each in together.round(3)}) == 4
@@ -71,10 +74,12 @@ def test_a_chunks_slots_do_not_depend_on_what_is_read_beside_it(tiny: Path, tmp_
 def test_what_is_written_is_what_is_read(tiny: Path, tmp_path: Path) -> None:
     made = memory_of(tmp_path / "a", tiny)
     assert made.save(tmp_path / "b") == made.fingerprint == read_shape(tmp_path / "b")[1]
-    again = load_compressor(tmp_path / "b", str(tiny))
+    again = load_compressor(tmp_path / "b", str(tiny), "float32")
     assert np.array_equal(made.slots(TEXTS), again.slots(TEXTS))
     table = table_compressor(tmp_path / "b", str(tiny))
-    assert np.array_equal(table.of_chunks(np.zeros((4, 0), dtype=np.float32), TEXTS), made.slots(TEXTS))
+    auto = load_compressor(tmp_path / "b", str(tiny))
+    assert isinstance(auto, MemoryCompressor)
+    assert np.array_equal(table.of_chunks(np.zeros((4, 0), dtype=np.float32), TEXTS), auto.slots(TEXTS))
     assert (tmp_path / "b" / WEIGHTS).stat().st_size < 20_000, "the generator itself is not in it"
 
 
@@ -100,6 +105,21 @@ def test_files_that_are_not_its_own_are_refused(tiny: Path, tmp_path: Path) -> N
 def test_a_training_that_memory_slots_cannot_have_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         parse_config(SaraConfig, CONFIG, "icae.yaml", change)
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_a_training_is_in_the_precision_of_its_config_on_any_processor(
+    tiny: Path, is_fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "multiplies_bfloat16", lambda: is_fast)
+    for precision, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        config = parse_config(SaraConfig, f"model: {tiny}\nprecision: {precision}\n{CONFIG}", "icae.yaml")
+        generator = Generator.load(config.model, config.precision)
+        compressor = generator.new_compressor(config, 0)
+        assert isinstance(compressor, MemoryCompressor)
+        assert {generator.model.dtype, compressor.reader.base_model.model.dtype} == {dtype}
+        assert config.recipe(config.alignment).precision == precision
+    assert parse_config(SaraConfig, CONFIG, "icae.yaml").precision == "float32"
 
 
 def test_slots_come_to_hold_what_they_were_made_of() -> None:

@@ -133,7 +133,7 @@ def service(place: Path, archive: Path, server: FakeOpenAI, night: Path, tokens:
     environment.pop("RAY_AUTH_TOKEN_PATH", None)
     log = place / "log.txt"
     with log.open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True, env=environment)
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True, env=environment, umask=0)
     try:
         deadline = time.monotonic() + START_S
         while (found := re.search(r"http://[\d.:]+", log.read_text())) is None:

@@ -6,10 +6,12 @@ import asyncio
 import hashlib
 import json
 import os
+import socket
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -341,6 +343,48 @@ async def test_a_client_that_leaves_pays_for_no_further_call_and_its_reply_is_ke
     assert answer["status"] in ("answered", "unanswerable")
     assert answer["calls"] == len(served.server.received)
     assert answer["cost_usd"] == pytest.approx(served.server.bill_usd)
+
+
+def test_requests_whose_bodies_stop_leave_room_for_others(served: Served) -> None:
+    host, port = served.url.removeprefix("http://").split(":")
+    head = f"POST /ask HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n"
+    replica = served.replica.pid
+    with ExitStack() as held:
+        for number in range(1_100):
+            stalled = held.enter_context(socket.create_connection((host, int(port)), 60))
+            whose = "" if number % 100 == 99 else f"Authorization: Bearer {served.tokens['ada']}\r\n"
+            stalled.sendall(f"{head}{whose}\r\n{{".encode())
+        assert httpx2.get(f"{served.url}/health", timeout=30).status_code == 200
+        with served.client("small") as client:
+            assert client.get("/search", params={"q": "revenue"}).status_code == 200
+        with served.client() as client:
+            assert client.get("/cost").json()["error"]["code"] == "rate_limit"
+        stalled.settimeout(60)
+        assert stalled.recv(100).startswith(b"HTTP/1.1 4")
+    with served.client() as client:
+        deadline = time.monotonic() + 60
+        while client.get("/cost").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+    assert served.replica.pid == replica
+
+
+def test_a_body_that_does_not_arrive_is_refused(served: Served) -> None:
+    host, port = served.url.removeprefix("http://").split(":")
+    head = f"POST /ask HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n"
+    with socket.create_connection((host, int(port)), 60) as stalled:
+        stalled.sendall(f"{head}Authorization: Bearer {served.tokens['ada']}\r\n\r\n".encode())
+        for _ in range(12):  # a byte a second is no progress
+            time.sleep(1)
+            stalled.sendall(b" ")
+        assert stalled.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_only_the_owner_reads_what_a_service_writes(served: Served) -> None:
+    """The fixture starts it with a umask of 0."""
+    found = [served.folder, *served.folder.rglob("*")]
+    assert len(found) > 5
+    assert [path for path in found if path.stat().st_mode & 0o077] == []
 
 
 def test_a_killed_replica_comes_back_and_loses_no_paid_reply(served: Served) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import shutil
+import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -12,22 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from okralong.jobs.day_run import days_folder
 from okralong.jobs.serve import serve
 from okralong.jobs.service import Service, ServiceSetup
-from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.config import load_config, shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.rows import BEGUN, table
 from okralong.pipelines.serving.asked import AskRequest, Event, Refused, final
+from okralong.pipelines.serving.audit import LOG, ServiceLog
 from okralong.pipelines.serving.tokens import Caller, Tokens
 from tests.conftest import index_plain
 from tests.disks import no_room
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import quoting
-from tests.service.conftest import RULES, config_of
+from tests.service.conftest import RULES, config_of, lines_of
 
 pytestmark = pytest.mark.slow
 
@@ -165,7 +169,7 @@ async def test_two_services_never_write_one_folder(
     short = {"llm": setup.config.llm.model_copy(update={"window": 64_000})}  # its answers are of another set-up
     other = replace(setup, config=setup.config.model_copy(update=short))
     async with running(setup), running(other) as second:
-        with pytest.raises(Refused, match="its log has the reason") as refused:
+        with pytest.raises(Refused, match=r"its service\.log has the reason") as refused:
             await ask(second, "What floods?")
         assert refused.value.status == 503
         assert "an okralong service" in caplog.text
@@ -222,7 +226,7 @@ async def test_a_run_whose_disk_was_full_is_opened_anew(
 ) -> None:
     async with running(setup) as service:
         first = await ask(service, "What floods?")
-        with no_room(), pytest.raises(Refused, match="its log has the reason") as refused:
+        with no_room(), pytest.raises(Refused, match=r"its service\.log has the reason") as refused:
             await ask(service, "Who makes things?")
         assert refused.value.status == 503
         assert setup.folder not in str(refused.value)
@@ -232,6 +236,39 @@ async def test_a_run_whose_disk_was_full_is_opened_anew(
         spent = (await service.cost(ADA))["service"]["spent_usd"]
     assert spent == pytest.approx(endpoint_server.bill_usd)
     assert len(runs(setup)) == 1
+
+
+def test_warnings_are_kept_while_the_folder_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(message: str) -> None:
+        log.emit(logging.makeLogRecord({"msg": message, "levelname": "ERROR"}))
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    log = ServiceLog(tmp_path / "days")  # not there yet
+    warn("no room anywhere")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    warn("no room in the folder")
+    (tmp_path / "days").mkdir()
+    warn("room again")
+    (other,) = tmp_path.glob("okralong-serve-*.log")
+    assert [each["message"] for each in lines_of(other)] == ["no room anywhere", "no room in the folder"]
+    assert [each["message"] for each in lines_of(tmp_path / "days" / LOG)] == ["room again"]
+
+
+@pytest.mark.parametrize("surroundings", [1024, None])
+async def test_search_needs_nothing_that_the_method_does_not_load(
+    setup: ServiceSetup, surroundings: int | None
+) -> None:
+    policy = yaml.safe_load(shipped_config("policy/default.yaml"))
+    policy["fusion"]["surroundings"] = surroundings and {"granularity": surroundings, "weight": 0.5}
+    path = Path(setup.folder).with_name("policy.yaml")
+    path.write_text(yaml.safe_dump(policy))
+    given = {"strategy": "budget_rag", "policy": str(path), "scorer": {"model": "embedded"}}
+    config = RunConfig.model_validate(setup.config.model_dump() | given)
+    async with running(replace(setup, config=config)) as service:
+        assert len(await service.search(AskRequest(question="What floods?"), 3)) == 3
+        with pytest.raises(Refused, match="'nothing' matches no document") as refused:
+            await service.search(AskRequest(question="What floods?", doc_ids=["nothing"]), 3)
+    assert Path(setup.archive).parent.name not in str(refused.value)
 
 
 async def test_a_version_that_cannot_be_read_leaves_the_one_before(setup: ServiceSetup) -> None:

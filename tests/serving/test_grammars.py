@@ -12,7 +12,8 @@ from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer, read_typed, split_prompt, step_prompt
 from okralong.pipelines.core.types import Message, Passage
-from okralong.pipelines.llm.completion import Bounds, Received, read_completion
+from okralong.pipelines.llm.completion import Received, read_completion
+from okralong.pipelines.llm.usage import Bounds, Trust
 from okralong.pipelines.methods.adaptive_rag import complexity_prompt
 from okralong.pipelines.methods.compact import NOTHING_YET, compress_prompt
 from okralong.pipelines.models.serving import EmbeddedServer
@@ -67,7 +68,7 @@ def test_a_line_that_would_never_end_ends_at_its_bound_with_its_mark(server: Emb
 
 def test_log_probabilities_come_with_the_tokens_of_the_reply(server: EmbeddedServer) -> None:
     body = chat(server, "Write one sentence about Zürich and its ☃.", max_tokens=30, logprobs=True)
-    reply = read_completion(Received(body), Bounds(100, 400, 30), "m", len).reply
+    reply = read_completion(Received(body), Bounds(100, 30), "m", len, Trust(8192)).reply
     assert len(reply.tokens) == len(reply.token_logprobs) >= 5
     assert "".join(reply.tokens).strip() == reply.text.strip()
     assert max(reply.token_logprobs) <= 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -107,7 +106,7 @@ def gold_of(*runs: str) -> str:
                 f"{run} does not say which questions file has its gold answers, as cells of a sweep do. Give it with "
                 "--questions."
             )
-        questions = json.loads(folder.read_bytes(CELL_FILE))["questions"]
+        questions = folder.read_json(CELL_FILE)["questions"]
         found.add(str((Path(folder.path) / questions).resolve()))
     contents = {Path(file).read_bytes() for file in found if Path(file).is_file()}
     if len(contents) != 1:
@@ -124,7 +123,7 @@ def _rows(place: str, system: System, golds: Sequence[GoldQuestion]) -> list[dic
         raise InputError(
             f"{place} holds no {BEGUN}: it is not a run folder. Give one that okralong answer --run has written."
         )
-    begun: Mapping[str, Any] = json.loads(run.read_bytes(BEGUN))
+    begun: Mapping[str, Any] = run.read_json(BEGUN)
     archive = Archive.open(begun["archive"])
     text = cache(lambda doc_id: archive.document(doc_id).text)
     named = CellName(system[0], system[0], "questions", system[1], 0)

@@ -35,7 +35,7 @@ def index_rates(file: Path, pooled: Pooled, sizes: Sequence[int], embedding: str
     of = {"embedding": embedding, "documents": [each.doc_id for each in documents]}
     rates: Rates = {}
     if folder.exists(file.name):
-        known = json.loads(folder.read_bytes(file.name))
+        known = folder.read_json(file.name)
         rates = {int(size): rate for size, rate in known.pop("rates").items()}
         if known == of and set(sizes) <= set(rates):
             return rates

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -166,7 +165,7 @@ def _set_golds(sweep: Folder, names: Sequence[str]) -> dict[str, dict[str, Quest
 
 def _common_facts(folders: Mapping[str, Folder], scores: Records) -> list[tuple[str, str]]:
     """Return the settings that all cells have in common, the models that replied in any cell, and the seeds."""
-    each = [facts(json.loads(folder.read_bytes(BEGUN)), folder.read_manifest(), scores) for folder in folders.values()]
+    each = [facts(folder.read_json(BEGUN), folder.read_manifest(), scores) for folder in folders.values()]
     alike = [fact for fact in (each[0] if each else ()) if all(fact in other for other in each)]
     seeds = sorted({row["seed"] for row in scores if row["seed"] is not None})
     found = [(name, value) for name, value in alike if name not in ("strategy", "seed", "archive")]
@@ -231,7 +230,7 @@ def _details(
     found = ["null"] * len(rows)
     trouble = ""
     for cell, places in wanted.items():
-        archive, missing = archive_of(json.loads(folders[cell].read_bytes(BEGUN)))
+        archive, missing = archive_of(folders[cell].read_json(BEGUN))
         trouble = trouble or missing
         held = {answer["query_id"]: answer for answer in read_run_table(folders[cell], "answers").to_pylist()}
         known = [at for at in places if rows[at].query_id in held]

@@ -20,7 +20,7 @@ async def paid_client(
     config: RunConfig, served: StartedGenerator, folder: Folder, cap_usd: float | None
 ) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
     """Open a client for the served generator, and its ledger. Calls that the folder has recorded are not paid again."""
-    ledger = RunLedger(folder, cap_usd)
+    ledger = RunLedger(folder, cap_usd, trust_usage=served.llm.trust_usage)
     llm = served.llm
     gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])
     client = LlmClient(llm, gateway, PriceTable.load(config.prices), address=served.address, tags=config.tags)

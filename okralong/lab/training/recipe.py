@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import QUESTION_MARK, RetrieverScores
-from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED, Precision
 
 Kind = Literal["label_scorer", "heads", "reader", "sara", "cross_encoder", "token_classifier", "question_writer"]
 """The kinds of models that can be trained. SARA's stages have their own command."""
@@ -50,6 +50,9 @@ class Recipe(Settings):
     lower loss. Only the first ``rows`` rows are used for training, and the first ``validation_rows`` for validation
     (None: all).
 
+    The training and the measurements on its card run in ``precision``, whatever the processor; bfloat16 is about three
+    times as fast on a GPU and on processors that multiply it.
+
     ``hidden`` is for the kind "heads"; ``dropout`` and ``heads_learning_rate`` (None: the encoder's)
     also for cross-encoders and token classifiers, which train the encoder's blocks from ``first_block`` on. ``written``
     is the config with the kinds of questions that a question writer learns.
@@ -78,6 +81,7 @@ class Recipe(Settings):
     evaluations: Count = 1
     patience: Count = 3
     seed: int = 7
+    precision: Precision = "float32"
     hidden: Count = 128
     dropout: Share = 0.2
     first_block: Annotated[int, Field(ge=0)] = 0

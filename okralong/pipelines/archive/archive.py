@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.failures import read_failures
 from okralong.pipelines.archive.files import CompressedRows, granularity_folder, table_folders
@@ -232,7 +231,7 @@ class Archive:
     def _no_such(self, entry: str) -> str:
         near = difflib.get_close_matches(entry, self.doc_ids(), n=3, cutoff=0.4)
         hint = f"The nearest ids are {', '.join(map(repr, near))}." if near else "No id in the archive is similar."
-        return f"The scope {entry!r} matches no document of {self.folder.path}. {hint} Change the question's doc_ids."
+        return f"The scope {entry!r} matches no document. {hint} Change the question's doc_ids."
 
     def shard(self, granularity: int, number: int) -> Shard:
         """Return a shard, opened on first use. Raises ArchiveError for an unknown granularity or number."""
@@ -323,8 +322,7 @@ class DocumentStore:
 
     def _read(self, doc_id: str, name: str, columns: list[str]) -> dict[str, Any]:
         # Read the ids first and then texts in batches, so that few documents are in memory even if many share a file.
-        with self.archive.at("documents").open(name) as file:
-            parquet = pq.ParquetFile(file)
+        with self.archive.at("documents").parquet(name) as parquet:
             for group in range(parquet.num_row_groups):
                 left = pc.index(parquet.read_row_group(group, ["doc_id"])["doc_id"], doc_id).as_py()
                 if left < 0:

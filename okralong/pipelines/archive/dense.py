@@ -302,7 +302,7 @@ class GpuRows:
         if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
             raise ConfigError(
                 "search.gpus_per_shard asks for vectors on a GPU, but the installed FAISS is the CPU build or sees no "
-                "GPU. Install okralong[faiss-gpu] on the nodes with GPUs, or set search.gpus_per_shard to 0."
+                "GPU. Install the extra faiss-gpu on the nodes with GPUs, or set search.gpus_per_shard to 0."
             )
         import torch
 

@@ -14,7 +14,6 @@ from datetime import date, datetime
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.cover import read_cover
 from okralong.pipelines.archive.terms import terms_language
@@ -121,8 +120,7 @@ def facts_of_documents(
         by_part.setdefault(entry.part, {})[entry.doc_id] = entry
     found = []
     for part, wanted in by_part.items():
-        with archive.at("documents").open(f"{part}.parquet") as file:
-            parquet = pq.ParquetFile(file)
+        with archive.at("documents").parquet(f"{part}.parquet") as parquet:
             held = set(parquet.schema_arrow.names)
             texts = {"text", "facts"} & held if covers and not {"cover", LANGUAGE} <= held else set()
             names = ("doc_id", "title", "metadata", "cover", LANGUAGE, *sorted(texts))

@@ -64,8 +64,9 @@ def _rows(document: Document) -> Iterator[dict[str, Any]]:
 def read_document_tables(archive: Folder, name: str, doc_id: str) -> tuple[Table, ...] | None:
     """Return the tables of a document in the file ``name``, or None if an earlier okralong wrote its part."""
     try:
-        with archive.at(TABLES_FOLDER).open(name) as file:
-            rows = pq.read_table(file, filters=[("doc_id", "=", doc_id)]).to_pylist()
+        folder, only = archive.at(TABLES_FOLDER), [("doc_id", "=", doc_id)]
+        with folder.open(name) as file, folder.naming_damage(name):
+            rows = pq.read_table(file, filters=only, page_checksum_verification=True).to_pylist()
     except FileNotFoundError:
         return None
     return tuple(_table(list(of_table)) for _, of_table in groupby(rows, key=lambda row: row["table"]))

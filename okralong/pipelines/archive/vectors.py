@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from okralong.pipelines.archive.files import read_columns, write_columns
@@ -116,8 +115,8 @@ class VectorStore:
     def about(self) -> tuple[int, str] | None:
         """Return the dimension of the vectors and the encoder's number format; None while there are none."""
         for number in self.numbers()[-1:]:
-            with self.folder.open(name_of(number)) as file:
-                schema = pq.ParquetFile(file).schema_arrow
+            with self.folder.parquet(name_of(number)) as file:
+                schema = file.schema_arrow
                 return schema.field("vector").type.list_size, schema.metadata[_PRECISION].decode()
         return None
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.files import shard_of
 from okralong.pipelines.core.schemas import CATALOGUE, SCHEMA_VERSION, SOURCES
@@ -62,7 +61,7 @@ def read_version(archive: Folder, number: int) -> dict[str, Any]:
     """Return the manifest of a version. Raises ArchiveError if it is missing, damaged or written by another release."""
     name = f"{number:06d}.json"
     try:
-        manifest = dict(json.loads(archive.at(VERSIONS).read_bytes(name)))
+        manifest = dict(archive.at(VERSIONS).read_json(name))
     except FileNotFoundError:
         held = ", ".join(map(str, version_numbers(archive))) or "none"
         raise ArchiveError(
@@ -177,8 +176,8 @@ def read_catalogue(archive: Folder, names: Sequence[str]) -> Iterator[DocumentEn
     """Yield the entries of some catalogue files; one file at a time is in memory."""
     folder = archive.at(CATALOGUES)
     for name in names:
-        with folder.open(name) as file:
-            for batch in pq.ParquetFile(file).iter_batches(1024):
+        with folder.parquet(name) as file:
+            for batch in file.iter_batches(1024):
                 for row in batch.to_pylist():
                     yield DocumentEntry(**row)
 
@@ -271,14 +270,14 @@ def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
 def read_sources(archive: Folder, name: str, only: Container[str] | None = None) -> dict[str, KnownSource]:
     """Return the sources of a version by uri; with ``only``, just those with these uris."""
     folder = archive.at(KNOWN_SOURCES)
-    with folder.open(name) as file:
+    with folder.parquet(name) as file:
         return {
             row["uri"]: KnownSource(
                 failed=tuple((each["doc_id"], each["message"]) for each in row.pop("failed")),
                 reader=row.pop("reader", None) or "",
                 **row,
             )
-            for batch in pq.ParquetFile(file).iter_batches(1024)
+            for batch in file.iter_batches(1024)
             for row in batch.to_pylist()
             if only is None or row["uri"] in only
         }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
@@ -335,3 +336,12 @@ def unplaceable_parts(
     known = list(nodes)
     places = ((name, getattr(placement, name)) for name in type(placement).model_fields)
     return tuple((name, place) for name, place in places if not any(place.takes(*node) for node in known))
+
+
+def check_interpreter() -> None:
+    """Raise ConfigError if Python runs without docstrings, which Ray Data reads when it is imported."""
+    if sys.flags.optimize > 1:
+        raise ConfigError(
+            "Python runs with -OO or PYTHONOPTIMIZE=2, which removes docstrings that Ray needs. Leave it out, or use "
+            "-O or PYTHONOPTIMIZE=1."
+        )

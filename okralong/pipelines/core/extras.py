@@ -1,4 +1,4 @@
-"""Optional dependencies, which ``pip install 'okralong[EXTRA]'`` installs."""
+"""Optional dependencies, the extras of ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from okralong.pipelines.core.types import ConfigError
 
 @contextmanager
 def needs_extra(extra: str) -> Iterator[None]:
-    """Report packages that the block fails to import as missing from ``pip install 'okralong[extra]'``.
+    """Report packages that the block fails to import as missing from the extra.
 
     Raises:
         ConfigError: A package is not installed.
@@ -21,5 +21,5 @@ def needs_extra(extra: str) -> Iterator[None]:
         package = str(error.name).partition(".")[0]
         raise ConfigError(
             f"The Python package {package} is not installed. It belongs to the extra {extra!r} of okralong: "
-            f"pip install 'okralong[{extra}]'."
+            f"pip install '.[{extra}]' in the checkout."
         ) from error

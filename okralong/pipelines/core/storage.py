@@ -8,6 +8,7 @@ out.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -29,6 +30,7 @@ from okralong.pipelines.core.filesystems import create_object, is_object_store, 
 from okralong.pipelines.core.schemas import columns_in, completed
 from okralong.pipelines.core.storage_errors import writing
 from okralong.pipelines.core.types import ArchiveError, LockedError
+from okralong.pipelines.core.wording import shortened
 
 MANIFEST: Final = "manifest.json"
 LOCK: Final = "lock.json"
@@ -83,7 +85,10 @@ class Folder:
     def create(self) -> None:
         """Create the folder and its parents; a no-op on an object store."""
         if not is_object_store(self.filesystem):
-            self.filesystem.create_dir(self.path, recursive=True)
+            try:
+                self.filesystem.create_dir(self.path, recursive=True)
+            except FileExistsError as error:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path) from error
 
     def open(self, name: str) -> pa.NativeFile:
         """Open a file of the folder for reading and seeking. Raises FileNotFoundError."""
@@ -94,10 +99,44 @@ class Folder:
         with self.open(name) as file:
             return bytes(file.read())
 
+    def read_json(self, name: str) -> Any:
+        """Return the content of a JSON file. Raises FileNotFoundError, and ArchiveError if it is damaged."""
+        try:
+            return json.loads(self.read_bytes(name))
+        except ValueError as error:
+            raise ArchiveError(
+                f"{self.at(name).path} is damaged: it is not JSON ({error}). Restore it from a copy. Without one, "
+                "delete it and run the command that wrote it again."
+            ) from error
+
+    @contextlib.contextmanager
+    def parquet(self, name: str, **options: Any) -> Iterator[pq.ParquetFile]:
+        """Open a Parquet file, with pyarrow's ``options``. Its checksums are verified as it is read.
+
+        Raises FileNotFoundError, and ArchiveError if it is damaged.
+        """
+        with self.open(name) as file, self.naming_damage(name):
+            yield pq.ParquetFile(file, page_checksum_verification=True, **options)
+
+    @contextlib.contextmanager
+    def naming_damage(self, name: str) -> Iterator[None]:
+        """Raise ArchiveError for what pyarrow raises while it reads a damaged Parquet file."""
+        try:
+            yield
+        except (pa.ArrowInvalid, OSError) as error:
+            # The errors of a disk have a number; a store's client may leave it out.
+            if isinstance(error, OSError) and (error.errno is not None or not self.is_local):
+                raise
+            raise ArchiveError(
+                f"{self.at(name).path} is damaged: {shortened(str(error).rstrip('.'), 200)}. Restore it from a copy. "
+                "Without one, okralong repair RUN puts the damaged files of a run aside; index an archive again in a "
+                "new folder."
+            ) from error
+
     def read_table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a Parquet file or some of its columns, without a check of its schema. Raises FileNotFoundError."""
-        with self.open(name) as file:
-            return pq.ParquetFile(file).read(columns=columns)
+        """Return a Parquet file or some of its columns, without a check of its schema (see ``parquet``)."""
+        with self.parquet(name) as file:
+            return file.read(columns=columns)
 
     def write_bytes(self, name: str, data: bytes) -> None:
         """Write a file atomically and durably."""
@@ -164,7 +203,8 @@ class Folder:
         vectors = any(map(pa.types.is_fixed_size_list, table.schema.types))
         dictionary = many and not vectors
         codec = "zstd" if compressed else "none"
-        pq.write_table(table, buffer, compression=codec, use_dictionary=dictionary, row_group_size=group_rows)
+        options: dict[str, Any] = {"use_dictionary": dictionary, "row_group_size": group_rows}
+        pq.write_table(table, buffer, compression=codec, write_page_checksum=True, **options)
         self.write_bytes(name, buffer.getvalue())
 
     def read_tables(self, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
@@ -180,8 +220,7 @@ class Folder:
         return pa.concat_tables([completed(table, wanted) for table in found]) if found else wanted.empty_table()
 
     def _read_checked(self, name: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Table:
-        with self.open(name) as file:
-            parquet = pq.ParquetFile(file, pre_buffer=not self.is_local)
+        with self.parquet(name, pre_buffer=not self.is_local) as parquet:
             found = (parquet.schema_arrow.metadata or {}).get(b"okralong.schema_version", b"?").decode()
             held = columns_in(schema, found)
             if held is None:
@@ -200,7 +239,7 @@ class Folder:
         """Return the manifest, or None while the folder is incomplete."""
         if not self.exists(MANIFEST):
             return None
-        return dict(json.loads(self.read_bytes(MANIFEST)))
+        return dict(self.read_json(MANIFEST))
 
     @contextlib.contextmanager
     def locked(self, what: str) -> Iterator[None]:

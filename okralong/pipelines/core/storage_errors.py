@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.core.types import BrokenError
+from okralong.pipelines.core.types import BrokenError, OkraError
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_FORBIDDEN: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
+_FORBIDDEN: Final = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG)
 _SHORT_WRITE: Final = re.compile(r"\d+ requested and \d+ written")
 """NumPy raises an OSError with this message and no errno when an array does not fit on the disk."""
 _QUOTED_ERROR: Final = re.compile(r"(?:OSError|PermissionError): \[Errno (\d+)\] ")
@@ -29,6 +29,19 @@ def writing(path: str | Path) -> Iterator[None]:
         unnamed = error.filename is None or str(error.filename).endswith(".partial")
         if unnamed and error.errno is not None:
             error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
+def storage_errors() -> Iterator[None]:
+    """Raise the BrokenError of ``storage_failure`` in place of an exception of the block that it knows."""
+    try:
+        yield
+    except OkraError:
+        raise
+    except Exception as error:
+        if (failure := storage_failure(error)) is not None:
+            raise failure from error
         raise
 
 

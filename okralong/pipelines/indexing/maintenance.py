@@ -329,7 +329,7 @@ def _whoever() -> str:
 def purges(archive: Folder) -> list[dict[str, Any]]:
     """Return the log of purges, oldest first: ``at``, ``by``, ``doc_id``, ``version``, ``rewritten``, ``dropped``."""
     folder = archive.at(PURGES)
-    return [json.loads(folder.read_bytes(name)) for name in sorted(folder.names(".json"))]
+    return [folder.read_json(name) for name in sorted(folder.names(".json"))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ _VERSIONS: Final[Mapping[str, str]] = {
     ".markdown": "3",
     ".html": "3",
     ".htm": "3",
-    ".pdf": "4",
+    ".pdf": "5",
     ".png": "3",
     ".jpg": "3",
     ".jpeg": "3",

@@ -15,13 +15,14 @@ from typing import Any, Final
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import EndpointError, Message, Reply, Usage
-from okralong.pipelines.llm.completion import Bounds, Received, read_completion
+from okralong.pipelines.llm.completion import Received, read_completion
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
 from okralong.pipelines.llm.endpoint import open_provider, read_key
 from okralong.pipelines.llm.providers.base import Connection
 from okralong.pipelines.llm.providers.fields import RequestFields
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
+from okralong.pipelines.llm.usage import Bounds
 
 SHORT: Final = 32  # project default
 """The limit of a reply in tokens, without its thought."""
@@ -105,7 +106,7 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
     """
     key = read_key(endpoint)
     usage, calls = Usage(), 0
-    bounds = Bounds.of(QUESTION, len(QUESTION), SHORT + config.room_for_thought, json.dumps(SCHEMA))
+    bounds = Bounds(len(QUESTION), SHORT + config.room_for_thought)
 
     connection = Connection(endpoint.base_url, key, config.timeout_s)
     async with aclosing(open_provider(endpoint, connection)) as provider:
@@ -136,8 +137,7 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
                     if more and api_error.http_status in (400, 422):
                         return None
                     raise EndpointError(api_error.message) from None
-                raw = read_completion(received, bounds, endpoint.model, count_tokens)
-                fields.note_reply(received.streamed, usage_told=not raw.counted_here)
+                raw = read_completion(received, bounds, endpoint.model, count_tokens, config.trust)
                 usage += raw.reply.usage
                 calls += 1
                 return received, raw
@@ -148,7 +148,6 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
         plain = await ask()
         if plain is None:
             raise EndpointError(f"{endpoint.base_url} refuses a plain request.")
-        streams = fields.streams
         told = await ask(logprobs=True)
         formed = await ask(json_schema=json.dumps(SCHEMA))
     received, raw = plain
@@ -163,7 +162,7 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
         cache_told=isinstance(details, Mapping) and details.get("cached_tokens") is not None,
         thought=raw.reply.usage.reasoning_tokens,
         tier=raw.service_tier,
-        streams=streams,
+        streams=received.streamed,
         batches=await has_batches(endpoint),
         calls=calls,
         usage=usage,

@@ -16,13 +16,13 @@ from typing import Any, Final, Literal, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
-from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import open_provider, read_key
 from okralong.pipelines.llm.errors import ApiError
 from okralong.pipelines.llm.providers.base import MOST_NAMED, BatchError, Connection, RemoteBatch
 from okralong.pipelines.llm.records import Call, custom_id
 from okralong.pipelines.llm.request import LlmRequest
+from okralong.pipelines.llm.usage import Bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,7 @@ class BatchItem:
     @classmethod
     def of(cls, request: LlmRequest, call: Call, tokens: int, body: Mapping[str, Any]) -> BatchItem:
         """Return the item of a request that is sent as ``body``."""
-        bounds = Bounds.of(request.messages, tokens, request.max_tokens, request.json_schema)
-        return cls(call, json.dumps(body, separators=(",", ":")), tokens, bounds)
+        return cls(call, json.dumps(body, separators=(",", ":")), tokens, Bounds(tokens, request.max_tokens))
 
     @property
     def sent(self) -> frozenset[str]:

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from okralong.pipelines.core.tokens import CountTokens
-from okralong.pipelines.llm.budget import WORST
 from okralong.pipelines.llm.completion import (
-    Bounds,
     NoCompletion,
     Received,
     checked,
@@ -24,6 +22,7 @@ from okralong.pipelines.llm.errors import ApiError, Asked, ErrorResponse, by_sta
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.records import Call, Outcome
 from okralong.pipelines.llm.reply import RawReply
+from okralong.pipelines.llm.usage import Bounds, Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,8 @@ class ResultLines:
         return cls(lines, unreadable)
 
 
-UNKNOWN_REQUEST: Final = Bounds(0, 2**22, 2**17)  # project default
-"""Bounds used if the request is unknown: a prompt of four million bytes, and the longest reply of any model."""
+UNKNOWN_REQUEST: Final = Bounds(0, 2**17)  # project default
+"""Bounds used if the request is unknown: the longest reply of any model."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,7 @@ class ResultReader:
     endpoint: EndpointConfig
     key: str = field(repr=False)
     count: CountTokens
+    trust: Trust
     price: Price | None = None
 
     def read(
@@ -146,13 +146,13 @@ class ResultReader:
     def _answered(
         self, call: Call, body: Line, request_id: str, latency_s: float, bounds: Bounds | None
     ) -> tuple[Outcome, BatchAnswer]:
-        raw = read_completion(Received(checked(body)), bounds or UNKNOWN_REQUEST, self.endpoint.model, self.count)
+        received = Received(checked(body))
+        raw = read_completion(received, bounds or UNKNOWN_REQUEST, self.endpoint.model, self.count, self.trust)
         if self.price is not None and self.price.longer:  # which rates apply depends on the endpoint's count of tokens
             call = call.charged(self.price.charged(raw.reply.usage.prompt_tokens))
         cost = call.price.cost(raw.reply.usage)
-        if bounds is None and (raw.counted_here or cost > WORST * call.reserved_usd):
-            # The prompt is not known here, so charge the most that the call can have cost.
-            cost, raw = call.reserved_usd, replace(raw, note=f"{raw.note or 'no such usage'}; the reserve is the cost")
+        if bounds is None and raw.counted_here:  # without the prompt; charge the most that the call can have cost
+            cost, raw = max(cost, call.reserved_usd), replace(raw, note=f"{raw.note}; the reserve is the cost")
         raw = raw.received(call, cost, latency_s, request_id, lambda text: without_key(text, self.key))
         return raw.outcome(call), Answered(raw)
 

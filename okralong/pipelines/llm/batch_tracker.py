@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
-from okralong.pipelines.core.types import BrokenError, EndpointError, Message, OkraError
+from okralong.pipelines.core.types import BrokenError, EndpointError, OkraError
 from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.llm.batch_api import (
     BatchApiError,
@@ -30,7 +30,6 @@ from okralong.pipelines.llm.batch_api import (
     read_refusal,
 )
 from okralong.pipelines.llm.batch_results import BatchAnswer, NoReply, ResultLines, ResultReader, UseRealtime
-from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.errors import ApiError
 from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run_table, read_settled
@@ -38,6 +37,7 @@ from okralong.pipelines.llm.ports import LedgerPort
 from okralong.pipelines.llm.prices import MILLION, Price
 from okralong.pipelines.llm.providers.base import RemoteBatch
 from okralong.pipelines.llm.records import Call, CallKey, Outcome, custom_id, row_from_json
+from okralong.pipelines.llm.usage import Bounds
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class BatchTracker:
         price: Price | None = None,
     ) -> None:
         self._config, self._remote, self._ledger, self._owner = config, remote, ledger, owner
-        self._reader = ResultReader(config, remote.key, token_counter(config.tokenizer), price)
+        self._reader = ResultReader(config, remote.key, token_counter(config.tokenizer), config.trust, price)
         self.cancelling = asyncio.Event()
         """Event that is set to cancel all batches."""
         self._under_way: dict[asyncio.Task[None], TrackedBatch] = {}
@@ -440,11 +440,10 @@ def _bounds(request: Any, call: Mapping[str, Any]) -> Bounds | None:
     """Return the bounds of a request in the journal, or None for a later attempt, whose row has no request."""
     if not isinstance(request, Mapping) or not request.get("messages"):
         return None
-    messages = [Message(each["role"], str(each["content"])) for each in request["messages"]]
     price = row_from_json(call)["input_usd_per_million"]
     most, limit = call["reserved_usd"] * MILLION, request["max_tokens"]
     tokens = int(max(0.0, most - limit * call["output_usd_per_million"]) / price) if price else 0
-    return Bounds.of(messages, tokens, limit, request.get("json_schema"))
+    return Bounds(tokens, limit)
 
 
 def _call(data: Mapping[str, Any], sample: int) -> Call:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from okralong.pipelines.core.types import Usage
+from okralong.pipelines.llm.budget import WORST
 from okralong.pipelines.llm.prices import Price
 
 
@@ -40,6 +41,7 @@ COLUMNS: Final = [
     "cache_write_tokens",
     *UNIT_PRICES,
     "cost_usd",
+    "reserved_usd",
     "tags",
     "mode",
 ]
@@ -48,16 +50,19 @@ COLUMNS: Final = [
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """The costs of a run in US dollars, excluding attempts of unknown outcome.
+    """The costs of a run in US dollars.
 
     Attributes:
-        billed_usd: What the endpoint charged.
+        billed_usd: What the endpoint charged, without attempts of unknown outcome.
         alone_usd: What it would have charged if no replies had been reused from other runs.
         shared: The number of reused replies.
         by_tag: The part of ``billed_usd`` for each tag; a call may have several tags.
         calls: The number of billed calls, in real time and in batches.
         batch_usd: The part of ``billed_usd`` that batches cost, for ``batch_calls``.
         artifacts_usd: The part of ``billed_usd`` for ``artifact_calls``, which is in no answer's cost.
+        unknown_usd: What may have been billed in addition, for ``unknown_calls``.
+        dear_calls: The number of calls that cost more than ``WORST`` times their reserve.
+        dearest: The largest cost of a call as a multiple of its reserve.
     """
 
     billed_usd: float
@@ -69,6 +74,10 @@ class Bill:
     batch_calls: int = 0
     artifacts_usd: float = 0.0
     artifact_calls: int = 0
+    unknown_usd: float = 0.0
+    unknown_calls: int = 0
+    dear_calls: int = 0
+    dearest: float = 0.0
 
 
 def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
@@ -77,12 +86,17 @@ def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
     spared: list[float] = []
     batched: list[float] = []
     artifacts: list[float] = []
+    unknown: list[float] = []
+    shares: list[float] = []
     tags: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         if row["status"] == "cached":
             spared.append(alone_usd(row))
+        elif row["status"] == "unknown":
+            unknown.append(row["cost_usd"])
         elif row["status"] == "ok":
             paid.append(row["cost_usd"])
+            shares.append(row["cost_usd"] / row["reserved_usd"] if row["reserved_usd"] else 0.0)
             if row["mode"] == "batch":
                 batched.append(row["cost_usd"])
             if row["query_id"].startswith(ARTIFACT):
@@ -100,6 +114,10 @@ def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
         batch_calls=len(batched),
         artifacts_usd=math.fsum(artifacts),
         artifact_calls=len(artifacts),
+        unknown_usd=math.fsum(unknown),
+        unknown_calls=len(unknown),
+        dear_calls=sum(share > WORST for share in shares),
+        dearest=max(shares, default=0.0),
     )
 
 

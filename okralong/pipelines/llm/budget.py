@@ -60,12 +60,14 @@ class Budget:
     batch, and each part could take a day. Instead, unless the cap covers the longest possible replies of all of them,
     their number is limited to ``FIRST_LINES`` plus ``LINES_PER_REPLY`` for each reply that kept its limit.
 
-    *Ignored limits.* An endpoint may ignore the limit of a reply. If all calls in flight stay under the cap even then,
-    any number may be sent. Otherwise the number of calls in flight may not exceed the number of replies that kept their
-    limits by more than one. After a reply that ignored its limit, calls wait until all those in flight have ended. From
-    then on, each call must fit the cap at the ratio of cost to reserve of the longest reply so far. So the cap is
-    exceeded at most by the amounts that the replies in flight at the first ignored limit cost beyond their reserves,
-    and that a later reply costs beyond the longest one before it.
+    *Ignored limits.* An endpoint may ignore the limit of a reply, or add thought or a system prompt that it does not
+    show. If all calls in flight stay under the cap even if each fills the window, any number may be sent. Otherwise the
+    number of calls in flight may not exceed the number of replies that kept their limits by more than one. After a
+    reply that ignored its limit, or cost more than ``WORST`` times its reserve, calls wait until all those in flight
+    have ended. From then on, each call must fit the cap at the largest ratio of cost to reserve of such replies, and a
+    reply within that ratio counts as one that kept its limit. So the cap is exceeded at most by the amounts that the
+    replies in flight at the first ignored limit cost beyond their reserves, and that a later reply costs beyond the
+    longest one before it.
     """
 
     def __init__(self, cap_usd: float | None) -> None:
@@ -121,6 +123,11 @@ class Budget:
         """The number of reserved calls that are neither settled nor held as unknown."""
         return len(self._calls)
 
+    def hold(self, key: CallKey, query_id: str, usd: float) -> None:
+        """Hold ``usd`` that may have been billed in addition to a reply."""
+        self._unknown[key] = picodollars(usd)
+        self._unknown_total += self._unknown[key]
+
     def restore(self, settled_usd: float, unknown_usd: dict[CallKey, float]) -> None:
         """Add the amounts that an earlier process spent, and those whose billing it left unknown."""
         self._settled += picodollars(settled_usd)
@@ -143,7 +150,7 @@ class Budget:
         return (
             f"Question {query_id} needs up to ${usd:.6f} more, which would pass budget_usd = {self.cap_usd}: "
             f"${self.settled_usd:.6f} are spent, ${self.unknown_usd:.6f} are held for calls that may have been "
-            f"billed, ${self.reserved_usd:.6f} are reserved. Everything finished is kept; raise budget_usd and run "
+            f"billed, ${self.reserved_usd:.6f} are reserved. Everything finished is kept. Raise budget_usd and run "
             "the same command again."
         )
 
@@ -237,6 +244,11 @@ class Budget:
         """Return whether a call is reserved or held as unknown."""
         return key in self._calls or key in self._unknown
 
+    def held_usd(self, key: CallKey) -> float:
+        """Return the US dollars that are held for a call in flight or of unknown outcome; 0 for others."""
+        call = self._calls.get(key)
+        return (self._unknown.get(key, 0) if call is None else call.held) / PICO
+
     def in_doubt(self, key: CallKey) -> bool:
         """Return whether a call is held as unknown."""
         return key in self._unknown
@@ -255,29 +267,31 @@ class Budget:
         if key in self._unknown:
             held = self._unknown.pop(key)
             self._unknown_total -= held
-            self._learn(cost, held, overlong)
+            self._learn(cost, held, held, overlong)
             return
         call = self._taken(key)
         if call is None:
             return
-        self._learn(cost, call.reserve, overlong)
+        self._learn(cost, call.reserve, call.held, overlong)
         self._committed -= call.held
         back = min(call.drawn, max(0, call.held - cost))
         if call.query_id in self._questions:
             self._questions[call.query_id] += back
             self._committed += back
 
-    def _learn(self, cost: int, reserve: int, overlong: bool) -> None:
-        """Record the ratio of a reply's cost to its reserve, and whether the reply kept its limit."""
+    def _learn(self, cost: int, reserve: int, held: int, overlong: bool) -> None:
+        """Record the ratio of a reply's cost to its reserve, and whether the reply kept to what was held for it."""
         if not cost or not reserve:
             return
         self._seen += 1
         share = cost / reserve
         self._largest_share = max(self._largest_share, share)
-        self._limits_kept = 0 if overlong else self._limits_kept + 1
-        if overlong:
-            self._overlong_seen += 1
-            self._overlong_share = max(self._overlong_share, share)
+        if cost <= held or not (overlong or share > WORST):
+            self._limits_kept += 1
+            return
+        self._limits_kept = 0
+        self._overlong_seen += 1
+        self._overlong_share = max(self._overlong_share, share)
 
     def hold_unknown(self, key: CallKey) -> None:
         """Hold the whole reserve of a call, because it is unknown whether it was billed."""

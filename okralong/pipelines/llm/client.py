@@ -13,11 +13,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from okralong.pipelines.core.tokens import token_counter
-from okralong.pipelines.core.types import CutShort, Message, Reply
+from okralong.pipelines.core.types import CutShort, EndpointError, Message, Reply
 from okralong.pipelines.llm.batch_api import BatchItem, batch_call_id
 from okralong.pipelines.llm.batch_results import Answered, UseRealtime
-from okralong.pipelines.llm.budget import WORST
-from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import ANALYZE, GeneratorConfig
 from okralong.pipelines.llm.gateway import EndpointLimiter
 from okralong.pipelines.llm.journal import JournalRow
@@ -28,6 +26,7 @@ from okralong.pipelines.llm.records import Call
 from okralong.pipelines.llm.reply import RawReply, SharedReplies, from_journal, usable
 from okralong.pipelines.llm.request import LlmRequest, PromptMeter, hash_of
 from okralong.pipelines.llm.router import Router, open_routes
+from okralong.pipelines.llm.usage import UNDECIDED, Bounds
 from okralong.pipelines.models.weights import EMBEDDED
 
 LONGER: Final = 4  # project default
@@ -186,7 +185,7 @@ class LlmClient:
         )
         canonical = request.canonical()
         request_hash = hash_of(canonical)
-        longest = Bounds(0, 0, request.max_tokens).longest_text
+        longest = Bounds(0, request.max_tokens).longest_text
         seen = await self._gateway.reply(query_id, path, sample) if recorded is None else recorded(path, sample)
         if seen is not None and seen.request_hash == request_hash:
             return usable(from_journal(seen.body), longest, logprobs=logprobs)
@@ -253,6 +252,8 @@ class LlmClient:
             )
             if answered is None:  # the attempt starts only now: waiting for a batch may have taken hours
                 answered = await self._realtime.ask(request, replace(call, started_at=datetime.now(UTC)), pending)
+            if answered.undecided:
+                raise EndpointError(UNDECIDED)
             return answered
 
     async def _in_batch(
@@ -267,8 +268,7 @@ class LlmClient:
             call.addressed(config.base_url, config.model, price.charged(tokens)),
             call_id=batch_call_id(call.query_id, call.path, call.sample, call.request_hash),
             reserved_usd=price.most(tokens, request.max_tokens),
-            # A batch's replies are all complete when the first one is read, so none can be aborted.
-            most_usd=price.most(WORST * tokens, max(request.max_tokens, config.window)),
+            most_usd=price.most(config.window, max(request.max_tokens, config.window)),
             mode="batch",
         )
         item = BatchItem.of(request, call, tokens, first.body(request))
@@ -278,7 +278,7 @@ class LlmClient:
         while failures < config.batch.max_failures:
             got = await scheduler.ask(item)
             if isinstance(got, Answered):
-                if not got.raw.counted_here:
+                if got.raw.tells_tokenizer(tokens):
                     self.meter.learn(plain, got.raw.reply.usage.prompt_tokens)
                 return got.raw
             if isinstance(got, UseRealtime) or (got.api_error.final and config.endpoints):

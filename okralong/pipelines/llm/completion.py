@@ -1,7 +1,7 @@
 """Parse a chat completion as an endpoint sent it, whole or as a stream of events.
 
-Endpoints are not trusted. Before anything is used or stored, token counts are checked against the request, texts that
-exceed the request's limit are cut, and names are shortened.
+Endpoints are not trusted. Before anything is used or stored, texts that exceed the request's limit are cut, and names
+are shortened. ``usage.py`` checks token counts.
 """
 
 from __future__ import annotations
@@ -11,31 +11,22 @@ import json
 import math
 import time
 from codecs import getincrementaldecoder
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from okralong.pipelines.core.tokens import CountTokens
-from okralong.pipelines.core.types import Message, Reply, Usage
+from okralong.pipelines.core.types import Reply, Usage
 from okralong.pipelines.llm.error_body import READ_CHARS, ErrorBody, is_error, read_error, shortened
 from okralong.pipelines.llm.records import NAME_CHARS
 from okralong.pipelines.llm.reply import RawReply
+from okralong.pipelines.llm.usage import Booked, Bounds, Trust, mapping
 
 LONGEST_BODY: Final = 64 * 1024 * 1024  # project default
 """Longest response in bytes; a longer one is refused."""
-CHARS_PER_TOKEN: Final = 16  # project default
-"""The most characters per token on average: prose has 4 to 5, a run of blanks up to 128."""
-OVERLONG: Final = 1.5  # project default
-"""A reply ignored its limit if it is longer than this multiple of the limit, plus ``SLACK`` tokens. A smaller excess
-may be due to our tokenizer, which can need more tokens for a text than the endpoint's."""
-SLACK: Final = 32
 ABORT_GRACE_S: Final = 0.25  # project default
 """Seconds for which a reply that is to be aborted is still read and counted, since what was sent is billed."""
-TEMPLATE_TOKENS: Final = 2048  # project default
-"""The most tokens that an endpoint plausibly adds to a prompt, for instance as its own system prompt."""
-MESSAGE_TOKENS: Final = 64  # project default
-"""The most tokens that a chat template plausibly adds to a message."""
 PARSED_IN_LOOP: Final = 256 * 1024  # project default
 """The largest JSON in bytes that is parsed in the event loop; a thread parses larger ones."""
 THOUGHT: Final = ("reasoning_content", "reasoning", "thinking")
@@ -67,54 +58,6 @@ class Response(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """The bounds that a request sets on its reply.
-
-    Attributes:
-        prompt_tokens: Our own count of the prompt's tokens, used if the endpoint's is impossible.
-        prompt_bytes: Upper bound of the endpoint's count, since a tokenizer makes at most one token per byte.
-        max_tokens: The limit of the reply in the request, thought included.
-    """
-
-    prompt_tokens: int
-    prompt_bytes: int
-    max_tokens: int
-
-    @classmethod
-    def of(cls, messages: Sequence[Message], prompt_tokens: int, max_tokens: int, extra: str | None = None) -> Bounds:
-        """Return the bounds of a request; ``extra`` is text that the endpoint adds to the prompt."""
-        size = sum(len(each.content.encode("utf-8", "replace")) + each.vector_rows for each in messages)
-        size += len((extra or "").encode("utf-8", "replace")) + MESSAGE_TOKENS * len(messages)
-        return cls(prompt_tokens, size, max_tokens)
-
-    @property
-    def longest_text(self) -> int:
-        """The most characters of a reply that are kept."""
-        return CHARS_PER_TOKEN * self.max_tokens + 1000
-
-    def is_overlong(self, completion_tokens: float) -> bool:
-        """Return whether a reply of this length must have ignored its limit."""
-        return completion_tokens > OVERLONG * self.max_tokens + SLACK
-
-    def usage_problem(self, told: object, chars: int, refusal_chars: int = 0) -> str:
-        """Return why the usage ``told`` for a reply of ``chars`` characters is impossible, or "" if it is possible.
-
-        Thought that is not sent counts toward the limit, too. A character has at most four bytes and so four tokens.
-        ``refusal_chars`` of the characters are a refusal, which the model may not have written.
-        """
-        if not isinstance(told, Mapping) or not told:
-            return "the endpoint reported no usage"
-        for name, least, most in (
-            ("prompt_tokens", 1, max(2 * self.prompt_tokens, self.prompt_bytes + TEMPLATE_TOKENS)),
-            ("completion_tokens", min(1, chars - refusal_chars), self.max_tokens + 4 * chars + SLACK),
-        ):
-            value = told.get(name)
-            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-                return f"the endpoint reported a usage that cannot be true ({name}: {str(value)[:40]})"
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
 class Received:
     """The body of a response as one chat completion.
 
@@ -137,7 +80,7 @@ class Received:
         """
         if self.first_at is not None:
             return self.first_at - sent_at
-        told = _mapping(self.body.get("timings")).get("prompt_ms")
+        told = mapping(self.body.get("timings")).get("prompt_ms")
         if not isinstance(told, int | float) or isinstance(told, bool) or not 0 <= told <= 1000 * latency_s:
             return None
         return told / 1000
@@ -303,7 +246,7 @@ def _loaded(body: bytes | str) -> Any:
 
 def read_integer(digits: str) -> float:
     """Parse a JSON integer. One too large for any table becomes infinite, as 1e400 does."""
-    return int(digits) if len(digits) <= 18 else math.inf
+    return int(digits) if len(digits) <= 18 else float(f"{digits[:1].strip('0123456789')}inf")
 
 
 def _first(completion: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -316,10 +259,6 @@ def _message_of(choice: Mapping[str, Any]) -> object:
     """Return the message of a choice, or its delta in an event; None if it has neither."""
     found = choice.get("message")
     return choice.get("delta") if found is None else found
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _texts_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -338,9 +277,9 @@ def _texts_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _tools_called(message: Mapping[str, Any]) -> list[str]:
     """Return the names of the tools that a message calls instead of answering, in OpenAI's newer or older form."""
     calls = message.get("tool_calls")
-    found = [_mapping(each) for each in calls[:10]] if isinstance(calls, list) else []
-    names = [name_of(_mapping(each.get("function")).get("name")) for each in found]
-    return [name for name in [*names, name_of(_mapping(message.get("function_call")).get("name"))] if name]
+    found = [mapping(each) for each in calls[:10]] if isinstance(calls, list) else []
+    names = [name_of(mapping(each.get("function")).get("name")) for each in found]
+    return [name for name in [*names, name_of(mapping(message.get("function_call")).get("name"))] if name]
 
 
 def _count(text: str, chars: int, count: CountTokens) -> float:
@@ -389,7 +328,7 @@ class _Events:
         if data == b"[DONE]":
             self.done = True
         elif data:
-            self._take(self.dialect.event(_mapping(_loaded(data))))
+            self._take(self.dialect.event(mapping(_loaded(data))))
             self.done = self.done or self.dialect.done
 
     def _take(self, event: Mapping[str, Any]) -> None:
@@ -405,7 +344,7 @@ class _Events:
             raise self._error(choice)
         self._begun = True
         self.finish = name_of(choice.get("finish_reason")) or self.finish
-        message = _mapping(_message_of(choice))
+        message = mapping(_message_of(choice))
         if not self._calls:
             self._calls = _tools_called(message)
         for name, text in _texts_of(message):
@@ -452,32 +391,26 @@ class _Events:
         return NoCompletion(f"its events hold no reply: {shortened(text)}", elsewhere=True)
 
 
-def read_completion(received: Received, bounds: Bounds, model: str, count: CountTokens) -> RawReply:
+def read_completion(received: Received, bounds: Bounds, model: str, count: CountTokens, trust: Trust) -> RawReply:
     """Return the first choice as a reply; its model is ``model``, unless the completion names another.
 
-    The endpoint's usage is kept if it is possible; otherwise the tokens are counted here, and ``note`` says so. A text
-    longer than its limit allows is cut there.
+    ``note`` says what is wrong with the endpoint's usage. A text longer than its limit allows is cut there.
     """
     choice = _first(received.body) or {}
-    message = _mapping(_message_of(choice))
+    message = mapping(_message_of(choice))
     texts = dict(_texts_of(message))
     chars = max(received.chars, sum(map(len, texts.values())))
     shown = {name: text[: bounds.longest_text] for name, text in texts.items()}
+    thought = any(texts.get(name) for name in THOUGHT)
     told = received.body.get("usage")
-    problem = bounds.usage_problem(told, chars, len(texts.get("refusal", "")))
-    doubt = "the reply was aborted" if received.aborted else problem
-    if doubt:
-        completion_tokens = math.ceil(_count("".join(shown.values()), chars, count))
-        usage = Usage(bounds.prompt_tokens, 0, completion_tokens)
-        if received.aborted and not problem:  # some streams state their usage in each event
-            so_far = _usage(_mapping(told))
-            unseen = 0 if any(texts.get(name) for name in THOUGHT) else so_far.reasoning_tokens
-            most = max(so_far.completion_tokens, completion_tokens + unseen)
-            usage = replace(so_far, completion_tokens=most)
-    else:
-        usage = _usage(_mapping(told))
+    ours = Usage(bounds.prompt_tokens, 0, math.ceil(_count("".join(shown.values()), chars, count)))
+    if received.aborted:
+        booked = Booked.of_aborted(told, ours, thought, trust)
+    else:  # the model may not have written a refusal
+        booked = Booked.of(told, ours, min(1, chars - len(texts.get("refusal", ""))), trust)
+    usage = booked.usage
     overlong = bounds.is_overlong(usage.completion_tokens)
-    notes = [f"{doubt}; tokens were counted here"] if doubt else []
+    notes = [f"{booked.problem}; tokens were counted here", *booked.notes] if booked.problem else [*booked.notes]
     if overlong:
         notes.append(f"the limit of {bounds.max_tokens} tokens was ignored: {usage.completion_tokens} came")
     cut = len(texts.get("content", "")) > bounds.longest_text
@@ -500,32 +433,17 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
         shown.get("refusal", ""),
         note="; ".join(notes),
         service_tier=name_of(received.body.get("service_tier")),
-        counted_here=bool(doubt),
+        counted_here=bool(booked.problem),
         overlong=overlong,
-        aborted=received.aborted,
-        streamed=received.streamed,
-        thought=any(texts.get(name) for name in THOUGHT),
+        undecided=booked.undecided,
+        held=booked.held,
+        thought=thought,
         tools=tuple(_tools_called(message)),
     )
 
 
-def _usage(told: Mapping[str, Any]) -> Usage:
-    """Return the tokens of a reply. Parts, such as cached tokens, never exceed their total: no cost is negative."""
-    prompt, completion = told["prompt_tokens"], told["completion_tokens"]
-    cached = min(_part(told, "prompt_tokens_details", "cached_tokens"), prompt)
-    written = min(_part(told, "prompt_tokens_details", "cache_write_tokens"), prompt - cached)
-    thought = min(_part(told, "completion_tokens_details", "reasoning_tokens"), completion)
-    return Usage(prompt, cached, completion, thought, written)
-
-
-def _part(told: Mapping[str, Any], details: str, name: str) -> int:
-    """Return the count ``name`` in the ``details`` of a reply's usage, or 0."""
-    value = _mapping(told.get(details)).get(name)
-    return value if isinstance(value, int) and value > 0 else 0
-
-
 def _entries(choice: Mapping[str, Any]) -> list[Any]:
-    found = _mapping(choice.get("logprobs")).get("content")
+    found = mapping(choice.get("logprobs")).get("content")
     return found if isinstance(found, list) else []
 
 
@@ -536,7 +454,7 @@ def _logprobs(choice: Mapping[str, Any], most: int) -> list[tuple[str, float]]:
     """
     decoder = getincrementaldecoder("utf-8")("replace")
     read: list[tuple[str, float]] = []
-    for entry in map(_mapping, _entries(choice)[:most]):
+    for entry in map(mapping, _entries(choice)[:most]):
         token, number, raw = entry.get("token"), entry.get("logprob"), entry.get("bytes")
         if not isinstance(token, str) or not isinstance(number, int | float) or math.isnan(number):
             return []

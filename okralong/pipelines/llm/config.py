@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, timezone
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -19,6 +19,7 @@ from okralong.pipelines.core.tokens import tokenizer_digest
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.rate_limit import Limits
+from okralong.pipelines.llm.usage import LARGEST_WINDOW, Trust
 from okralong.pipelines.models.merged_model import Reader, find_reader
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
@@ -29,31 +30,43 @@ def read_deadline(text: str, now: datetime) -> datetime:
     """Parse a deadline, relative to ``now`` (with a time zone).
 
     "06:00" is the next six o'clock in this machine's time zone, "2026-11-23T06:00" a time in that zone (or in the one
-    that it names), and "8h" and "1h30m" are durations from now. Raises ConfigError for anything else.
+    that it names), and "8h" and "1h30m" are durations from now. Where clocks change, a time that is shown twice is the
+    next of the two, and one that is skipped comes as much later. Raises ConfigError for anything else.
     """
     text = text.strip()
     span = _FROM_NOW.fullmatch(text)
     if span is not None and any(span.groups()):
         days, hours, minutes, seconds = (int(part or 0) for part in span.groups())
         return now + timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    here = now.astimezone()
     try:
         if ":" in text and "-" not in text:
             day = time.fromisoformat(text)
-            # The zone is removed and attached again, so that daylight saving time is that of this machine's zone on
-            # that day.
-            today = datetime.combine(here.date(), day.replace(tzinfo=None)).astimezone(day.tzinfo)
-            later = datetime.combine(here.date() + timedelta(days=1), day.replace(tzinfo=None))
-            return today if today > now else later.astimezone(day.tzinfo)
+            here = now.astimezone(day.tzinfo)
+            times = [datetime.combine(here.date() + timedelta(days=n), day) for n in (0, 1, 2)]
+            return min(each for one in times for each in _moments(one, here) if each > now)
         if "T" in text or ":" in text:
-            moment = datetime.fromisoformat(text)
-            return moment.astimezone() if moment.tzinfo is None else moment
-    except ValueError:
+            found = _moments(datetime.fromisoformat(text))
+            return next((each for each in found if each > now), found[0])
+    except (ValueError, OverflowError):
         pass
     raise ConfigError(
         f"The deadline {text!r} cannot be read. Give a time of day (06:00), a moment (2026-11-23T06:00, with +01:00 at "
         "its end for another zone than this machine's), or a time from now (8h, 1h30m, 45m)."
     )
+
+
+def _moments(shown: datetime, here: datetime | None = None) -> list[datetime]:
+    """Return the moments at which this machine's clock shows a time, unless that names its own zone.
+
+    There are two if the clock is set back over it. If the clock skips it, the moment is as long after the change as the
+    time would be; none is left once the clock is beyond it, if that shows ``here``.
+    """
+    if shown.tzinfo is not None:
+        return [shown]
+    near = [(shown.replace(tzinfo=UTC) + timedelta(days=n)).astimezone().utcoffset() for n in (-1, 1)]
+    found = [shown.replace(tzinfo=timezone(offset)).astimezone() for offset in near if offset is not None]
+    real = sorted({each for each in found if each.replace(tzinfo=None) == shown})
+    return real or (found[:1] if here is None or here.replace(tzinfo=None) < shown else [])
 
 
 def _readable(deadline: str) -> str:
@@ -353,7 +366,9 @@ class GeneratorConfig(EndpointConfig):
     - ``service_tier``: "flex" is the cheaper, slower tier in real time, with the settings ``flex``. "standard" is the
       regular tier, null the account's default.
     - ``stream``: with "auto", replies are requested as streams, so that one that ignores its limit can be aborted,
-      until the endpoint refuses to stream or states no usage. With "never", replies are never streamed.
+      until the endpoint refuses to stream. With "never", replies are never streamed.
+    - ``trust_usage``: what to do with a reply whose usage exceeds ``window``. null books as many tokens as the window
+      has and stops the run, true books what the endpoint reports, and false counts all tokens here.
 
     Once the endpoint refuses a sampling field, later requests leave it out. If it refuses the name of the field that
     limits a reply, later requests use the other name.
@@ -362,7 +377,7 @@ class GeneratorConfig(EndpointConfig):
     base_url: BaseUrl = EMBEDDED
     model: str = "SmolLM2-135M-Instruct"
     endpoints: list[EndpointConfig] = Field(default_factory=list)
-    window: Annotated[int, Field(ge=256, le=10_000_000)] = 8192
+    window: Annotated[int, Field(ge=256, le=LARGEST_WINDOW)] = 8192
     tokenizer: str = "o200k_base"
     max_completion_tokens: CompletionLimits = CompletionLimits()
     max_tokens_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "auto"
@@ -384,6 +399,7 @@ class GeneratorConfig(EndpointConfig):
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 6
     stream: Literal["auto", "never"] = "auto"
+    trust_usage: bool | None = None
     mode: Literal["realtime", "batch"] = "realtime"
     batch: BatchConfig = BatchConfig()
 
@@ -515,6 +531,11 @@ class GeneratorConfig(EndpointConfig):
             raise ConfigError(f"There is no role {role!r} in llm.max_completion_tokens. Roles are {roles}.")
         limit, thought = self.max_completion_tokens.of(role), self.room_for_thought
         return limit + thought if thought or at_most is None else min(limit, at_most)
+
+    @property
+    def trust(self) -> Trust:
+        """How far the usage of replies is believed."""
+        return Trust(self.window, self.trust_usage)
 
     @property
     def longest_reply(self) -> int:

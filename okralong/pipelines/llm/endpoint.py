@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import PROVIDERS, EndpointConfig
-from okralong.pipelines.llm.errors import scrub
+from okralong.pipelines.llm.errors import redirected, scrub
 from okralong.pipelines.llm.network import trouble
 from okralong.pipelines.llm.providers.base import Connection, Provider
 from okralong.pipelines.models.weights import EMBEDDED
@@ -61,7 +61,8 @@ def open_provider(config: EndpointConfig, connection: Connection, prompt_cache: 
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"llm.provider is {config.provider}, and its SDK is not installed (no module {error.name!r}). Run pip "
-            f"install 'okralong[{PROVIDERS[config.provider].extra}]' on every node, or choose another provider."
+            f"install '.[{PROVIDERS[config.provider].extra}]' in the checkout on every node, or choose another "
+            "provider."
         ) from error
     opened: Provider = adapter.open_provider(config, connection, prompt_cache)
     return opened
@@ -106,6 +107,8 @@ def _not_listed(opened: Provider, error: Exception, where: str) -> EndpointStatu
         return EndpointStatus(
             False, "down", f"{where} cannot be reached ({said}). Start the server, or correct llm.base_url."
         )
+    if moved := redirected(failure.status, opened.error_headers(error), where):
+        return EndpointStatus(False, "unusable", scrub(moved, opened.key))
     if failure.status in (401, 403):
         return EndpointStatus(
             False,

@@ -20,6 +20,7 @@ import aiohttp
 from okralong.pipelines.core.types import CallFailed, EndpointError
 from okralong.pipelines.llm.completion import CutOff, NoCompletion, name_of
 from okralong.pipelines.llm.error_body import ErrorBody, plain_words, read_error, shortened
+from okralong.pipelines.llm.network import REFUSED_REDIRECT
 from okralong.pipelines.llm.records import Call, Outcome, unknown
 
 NEVER_SENT = (
@@ -376,6 +377,8 @@ def by_status(error: ErrorResponse, asked: Asked) -> ApiError:
     def questions(message: str, about: ErrorBody | None = None) -> ApiError:
         return ApiError("failed", status, message, retry=False, request_id=request_id, body=about)
 
+    if moved := redirected(status, error.headers, endpoint):
+        return endpoints(moved)
     if status == 407 or (body.page and status in (401, 403)):
         return endpoints(
             f"{endpoint} answered {status} ({said}). A proxy or firewall may have sent it: check llm.base_url and the "
@@ -424,6 +427,15 @@ def by_status(error: ErrorResponse, asked: Asked) -> ApiError:
         message, about = f"{endpoint} answered {status} ({said}).", body if refuses else None
         return ApiError(billed, status, message, True, whose, wait, request_id, body=about)
     return questions(f"{endpoint} refused the request ({status}: {said}).", body if status in (400, 422) else None)
+
+
+def redirected(status: int | None, headers: Mapping[str, str], endpoint: str) -> str:
+    """Return a sentence on a redirect that was not followed, or "" for other responses."""
+    address = headers.get(REFUSED_REDIRECT, "") if status is not None and 300 <= status < 400 else ""
+    return address and (
+        f"{endpoint} redirects to {shortened(address)} ({status}). Prompts go to the address of the config only: if "
+        "the other one is right, set llm.base_url to it, and run the same command again."
+    )
 
 
 _RIGHT_AZURE: Final = "Correct llm.base_url, which ends with the host at Azure, or llm.api_version"

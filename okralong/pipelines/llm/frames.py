@@ -4,13 +4,16 @@ A *segment* is a file of *frames*. A frame is one commit: record batches of one 
 together. On a local disk a segment grows by appending and ``fdatasync``. An object store cannot append, so each commit
 is a new segment. A segment begins with the schemas of its tables, so that later releases with more columns can read it.
 
-    file   = MAGIC, frame, frame, ...          the first frame holds schemas, the others record batches
+    file   = MAGIC, size (u64), frame, frame, ...   the first frame holds schemas, the others record batches
     frame  = length (u32), crc32 of the payload (u32), payload
     payload = for each table: length of name (u32), length of message (u32), name, message (Arrow IPC)
 
 Names and messages are padded to 8 bytes, as Arrow requires of its buffers.
 
-Readers ignore an incomplete last frame, which a killed process may leave: it was never acknowledged.
+``size`` is the number of bytes that were acknowledged. It is written after a commit, without a sync of its own, so it
+may lag by one commit after a power failure. Readers ignore what cannot be read beyond it, such as the unfinished frame
+of a killed process. Anything else that cannot be read is damage, because it may have held replies that were paid for:
+it is reported, and ``repair_segment`` keeps the rest.
 
 On a local disk a segment grows in preallocated steps, so that an append within a step cannot run out of space. Readers
 ignore the zeros at its end; ``seal`` removes them. The same folder has the *reserve*, a preallocated file. If an append
@@ -29,15 +32,19 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
 
-MAGIC: Final = b"OKRALOG1"
+MAGIC: Final = b"OKRALOG2"
+EARLIER_MAGIC: Final = b"OKRALOG1"
+"""The first bytes of segments of earlier releases, which have no size."""
 SEGMENT: Final = re.compile(r"log-(\d{9})\.frames")
 SEGMENT_BYTES: Final = 16 * 1024 * 1024  # project default
 """Bytes of a full segment. Converting it to Parquet takes half a second, reading it a tenth of a second."""
@@ -51,7 +58,13 @@ RESERVE: Final = "reserve"
 STEP_BYTES: Final = 256 * 1024  # project default
 """Bytes by which a segment grows: enough for about fifty commits, and little waste on a small disk."""
 
+LONGEST_NAME: Final = 64
+"""The most bytes of a table's name."""
+
 _HEAD: Final = struct.Struct("<II")
+_SIZE: Final = struct.Struct("<Q")
+_FIRST: Final = len(MAGIC) + _SIZE.size
+"""Where the first frame begins."""
 _NO_PREALLOCATION: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _ZEROS: Final = bytes(1024 * 1024)
 
@@ -65,7 +78,7 @@ class Segments:
     def __init__(self, folder: Folder, schemas: Mapping[str, pa.Schema]) -> None:
         """Use ``folder``; ``schemas`` are those of the tables to append to."""
         self._folder = folder
-        self._opening = MAGIC + _frame({name: schema.serialize() for name, schema in schemas.items()})
+        self._opening = _frame({name: schema.serialize() for name, schema in schemas.items()})
         self._file: int | None = None
         self._size = 0
         self._allocated = 0
@@ -94,7 +107,7 @@ class Segments:
         """Make one commit durable. Raises OSError if none of it could be written."""
         frame = _frame({name: batch.serialize() for name, batch in batches.items()})
         if not self._folder.is_local:
-            self._folder.write_bytes(_name(self._last + 1), self._opening + frame)
+            self._folder.write_bytes(_name(self._last + 1), _segment(self._opening + frame))
             self._last += 1
             self._size += 1
         else:
@@ -169,14 +182,16 @@ class Segments:
     def _begin(self, file: int, path: Path, allocated: int) -> None:
         """Write the schemas into a new segment with ``allocated`` bytes."""
         try:
-            allocated = _write_at(file, self._opening, 0, allocated)
+            opening = MAGIC + _SIZE.pack(0) + self._opening
+            allocated = _write_at(file, opening, 0, allocated)
             os.fsync(file)
+            os.pwrite(file, _SIZE.pack(len(opening)), len(MAGIC))
             _sync_folder(path.parent)
         except BaseException:  # the disk may be full: leave no empty segment behind
             os.close(file)
             path.unlink(missing_ok=True)
             raise
-        self._file, self._size, self._allocated = file, len(self._opening), allocated
+        self._file, self._size, self._allocated = file, len(opening), allocated
         self._last += 1
 
     def _extend(self, frame: bytes) -> None:
@@ -194,6 +209,8 @@ class Segments:
                 self.seal()
             raise
         self._size += len(frame)
+        with contextlib.suppress(OSError):  # readers then have the size of the commit before
+            os.pwrite(self._file, _SIZE.pack(self._size), len(MAGIC))
 
 
 def numbers(folder: Folder) -> list[int]:
@@ -205,17 +222,18 @@ def read_segment(folder: Folder, number: int, table: str) -> tuple[pa.Schema, li
     """Return a table's schema and record batches in a segment, in commit order; None if it lacks the table.
 
     An unfinished commit at the end is ignored. Raises FileNotFoundError if the segment was converted to Parquet
-    meanwhile, and ArchiveError if it is damaged before its end.
+    meanwhile, and ArchiveError if it is damaged.
     """
-    data = pa.py_buffer(_read(folder, _name(number)))
-    where = folder.at(_name(number)).path
-    if data.size < len(MAGIC):  # its writer was killed right after creation
-        return None
-    if data[: len(MAGIC)].to_pybytes() != MAGIC:
-        if _all_zeros(data):  # its writer was killed right after preallocation
-            return None
-        raise ArchiveError(f"{where} is not part of a run's log, or is damaged. Restore it from a copy, or remove it.")
-    frames = _frames(data, where)
+    parts = list(_parts(_read(folder, _name(number))))
+    for part in parts:
+        if part.payload is None:
+            raise ArchiveError(
+                f"{folder.at(_name(number)).path} is damaged at byte {part.start}: the disk did not keep what was "
+                "written there, and replies that were paid for may be lost. Restore the file from a copy, or run "
+                f"okralong repair {Path(folder.path).parent}, which keeps what can be read and says what is lost. "
+                "Nothing is sent before."
+            )
+    frames = iter([_messages(part.payload) for part in parts if part.payload is not None])
     opening = next(frames, None)
     if opening is None or table not in opening:
         return None
@@ -223,39 +241,105 @@ def read_segment(folder: Folder, number: int, table: str) -> tuple[pa.Schema, li
     return schema, [pa.ipc.read_record_batch(frame[table], schema) for frame in frames if table in frame]
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The bytes of a segment from ``start`` to ``end``: a frame with its ``payload``, or damage (None)."""
+
+    start: int
+    end: int
+    payload: bytes | None
+
+
+def repair_segment(folder: Folder, number: int, schemas: Mapping[str, pa.Schema]) -> list[Part]:
+    """Remove what is damaged from a segment and return it; the original is kept as ``NAME.damaged``.
+
+    ``schemas`` are those of the tables, in case the segment's own are lost.
+    """
+    data = _read(folder, _name(number))
+    parts = list(_parts(data))
+    lost = [part for part in parts if part.payload is None]
+    if lost:
+        opening = _frame({name: schema.serialize() for name, schema in schemas.items()})
+        kept = [part for part in parts if part.payload is not None]
+        frames = b"".join(data[part.start : part.end] for part in kept)
+        has_opening = bool(kept) and kept[0].start <= _FIRST
+        folder.write_bytes(f"{_name(number)}.damaged", data)
+        folder.write_bytes(_name(number), _segment(frames if has_opening else opening + frames))
+    return lost
+
+
 def _read(folder: Folder, name: str) -> bytes:
     return (Path(folder.path) / name).read_bytes() if folder.is_local else folder.read_bytes(name)
 
 
-def _frames(data: pa.Buffer, where: str) -> Iterator[dict[str, pa.Buffer]]:
-    at = len(MAGIC)
-    while at + _HEAD.size < data.size:
-        length, crc = _HEAD.unpack(data[at : at + _HEAD.size])
-        start, end = at + _HEAD.size, at + _HEAD.size + length
-        if not length or end > data.size:
-            return
-        payload = data[start:end]
-        if zlib.crc32(payload) != crc:
-            if _all_zeros(data[end:]):
+def _parts(data: bytes) -> Iterator[Part]:
+    """Yield the frames of a segment and its damaged parts, without what was not acknowledged."""
+    used = len(data.rstrip(b"\0"))
+    if MAGIC.startswith(data[:used]):  # its writer was killed right after creation or preallocation
+        return
+    at, acknowledged = _FIRST, 0
+    if data[: len(MAGIC)] == EARLIER_MAGIC:
+        at = len(EARLIER_MAGIC)
+    elif data[: len(MAGIC)] == MAGIC and len(data) >= _FIRST:
+        (acknowledged,) = _SIZE.unpack(data[len(MAGIC) : _FIRST])
+    else:
+        at = _next_frame(data, 0)
+        yield Part(0, at, None)
+    while at < max(used, acknowledged):
+        payload = _payload(data, at)
+        if payload is not None:
+            end = at + _HEAD.size + len(payload)
+        else:
+            end = _next_frame(data, at + _HEAD.size)
+            if end == len(data) and at >= acknowledged:
                 return
-            raise ArchiveError(
-                f"{where} is damaged at byte {at}: the disk did not keep what was written. Restore the run folder from "
-                "a copy; a new run in an empty folder can reuse its replies with replies_from."
-            )
-        yield _messages(payload)
+        yield Part(at, end, payload)
+        if end >= len(data):
+            return
         at = end
 
 
-def _messages(payload: pa.Buffer) -> dict[str, pa.Buffer]:
+def _payload(data: bytes, at: int) -> bytes | None:
+    """Return the payload of the frame at a byte, or None if there is none that can be read."""
+    head, start = data[at : at + _HEAD.size], at + _HEAD.size
+    if len(head) < _HEAD.size:
+        return None
+    length, crc = _HEAD.unpack(head)
+    payload = data[start : start + length]
+    return payload if length and len(payload) == length and zlib.crc32(payload) == crc else None
+
+
+def _next_frame(data: bytes, at: int) -> int:
+    """Return where the next frame that can be read begins, at byte ``at`` or later; the end of ``data`` if none does.
+
+    Frames begin at multiples of 8. Only places that look like a frame, with the name of a table, are tried.
+    """
+    at = _padded(at)
+    if at + 2 * _HEAD.size > len(data):
+        return len(data)
+    words = np.frombuffer(data, "<u4", count=(len(data) - at) // 8 * 2, offset=at)
+    length, named, message = words[0:-2:2], words[2::2], words[3::2]
+    likely = (length > 0) & (named > 0) & (named <= LONGEST_NAME) & (message < length)
+    for place in (at + 8 * int(each) for each in np.flatnonzero(likely)):
+        if _payload(data, place) is not None:
+            return place
+    return len(data)
+
+
+def _messages(payload: bytes) -> dict[str, pa.Buffer]:
     found: dict[str, pa.Buffer] = {}
-    at = 0
-    while at < payload.size:
+    at, whole = 0, pa.py_buffer(payload)
+    while at < whole.size:
         named, length = _HEAD.unpack(payload[at : at + _HEAD.size])
         start = at + _HEAD.size
         message = start + _padded(named)
-        found[payload[start : start + named].to_pybytes().decode()] = payload[message : message + length]
+        found[payload[start : start + named].decode()] = whole[message : message + length]
         at = message + _padded(length)
     return found
+
+
+def _segment(frames: bytes) -> bytes:
+    return MAGIC + _SIZE.pack(_FIRST + len(frames)) + frames
 
 
 def _frame(messages: Mapping[str, pa.Buffer]) -> bytes:
@@ -277,10 +361,6 @@ def _filled(data: bytes) -> bytes:
 
 def _name(number: int) -> str:
     return f"log-{number:09d}.frames"
-
-
-def _all_zeros(data: pa.Buffer) -> bool:
-    return not data.to_pybytes().strip(b"\0")
 
 
 def _write_at(file: int, data: bytes, at: int, allocated: int) -> int:

@@ -25,14 +25,13 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_fixed
 
 from okralong.pipelines.core.schemas import RUN_TABLES, columns_in, completed
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.storage_errors import not_written
 from okralong.pipelines.core.types import ArchiveError, LockedError
-from okralong.pipelines.llm.frames import Segments, numbers, read_segment
+from okralong.pipelines.llm.frames import Segments, numbers, read_segment, repair_segment
 
 T = TypeVar("T")
 
@@ -161,8 +160,7 @@ class FragmentedTable:
 
     def _read(self, fragment: Fragment, columns: Sequence[str] | None) -> pa.Table:
         wanted = self._wanted(columns)
-        with self.folder.open(fragment.name) as file:
-            parquet = pq.ParquetFile(file)
+        with self.folder.parquet(fragment.name) as parquet:
             held = [name for name in wanted.names if name in parquet.schema_arrow.names]
             return completed(parquet.read(columns=held), wanted)
 
@@ -420,6 +418,29 @@ def absorb_log(run: Folder) -> None:
     """Convert a killed process's log to Parquet. Raises LockedError while a process writes the run."""
     if numbers(run.at(LOG)):
         RunLog.open(run).close()
+
+
+def repair(run: Folder) -> list[str]:
+    """Remove what is damaged from a run's tables, and return what was lost, a sentence for each place.
+
+    A damaged file is kept under its name with ``.damaged`` appended. Raises LockedError while a process writes the run.
+    """
+    lost = []
+    log = run.at(LOG)
+    with run.locked("okralong repair"), log.locked("okralong repair"):
+        for number in numbers(log):
+            for part in repair_segment(log, number, {name: RUN_TABLES[name] for name in ROW_KEYS}):
+                size = part.end - part.start
+                lost.append(f"{log.path}, segment {number}: {size:,} bytes at byte {part.start:,}")
+        for name in ROW_KEYS:
+            folder = run.at(name)
+            for file in folder.names(".parquet"):
+                try:
+                    folder.read_table(file)
+                except ArchiveError:
+                    folder.filesystem.move(folder.at(file).path, folder.at(f"{file}.damaged").path)
+                    lost.append(f"{folder.at(file).path}: all rows of {name} in it")
+    return lost
 
 
 def _clean(value: Any) -> Any:

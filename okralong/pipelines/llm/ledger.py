@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ArchiveError, BrokenError, OverBudget, Usage
+from okralong.pipelines.core.types import ArchiveError, BrokenError, EndpointError, OverBudget, Usage
 from okralong.pipelines.llm.bill import ARTIFACT
 from okralong.pipelines.llm.budget import Budget
 from okralong.pipelines.llm.journal import (
@@ -31,10 +31,12 @@ from okralong.pipelines.llm.records import (
     intent_body,
     ledger_row,
     reply_body,
+    rest_of,
     unknown,
 )
 from okralong.pipelines.llm.replay import FINAL, replay
 from okralong.pipelines.llm.snapshots import origin
+from okralong.pipelines.llm.usage import UNDECIDED
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +86,7 @@ class RunLedger:
         reserve_bytes: int = reserve_bytes(),
         watches: Sequence[LedgerWatch] = (),
         budget: Budget | None = None,
+        trust_usage: bool | None = None,
     ) -> None:
         """Open the run, replay it, and write the ledger rows that the last process did not write before it ended.
 
@@ -95,6 +98,7 @@ class RunLedger:
             reserve_bytes: Disk space reserved for replies that arrive when the disk is full.
             watches: Metrics and traces of the run.
             budget: A budget with further limits than ``cap_usd``, which is ignored then.
+            trust_usage: ``llm.trust_usage``. With None, nothing is reserved while a person must decide on a usage.
 
         Raises:
             BrokenError: There is no room for the reserve.
@@ -113,7 +117,8 @@ class RunLedger:
         self._budget = Budget(cap_usd) if budget is None else budget
         self._budget.restore(self._state.settled_usd, self._state.unknown_usd)
         self._calls: dict[CallKey, Call] = {}
-        self._unstoppable = 0
+        self._overlong_in_a_row = 0
+        self._undecided = trust_usage is None and self._state.undecided
         self._waiting: list[_Waiter] = []
         self._room = asyncio.Event()
         self._disk = asyncio.Lock()
@@ -168,9 +173,11 @@ class RunLedger:
         """Reserve the most that an attempt can cost (see ``Budget.reserve``), waiting as ``admit`` does.
 
         Nothing is written. This is called before the limiter, so that no call holds a permit while it waits for budget.
-        Raises OverBudget, and BrokenError if the disk has failed.
+        Raises OverBudget, BrokenError if the disk has failed, and EndpointError while a usage is undecided.
         """
         self._log.check_disk()
+        if self._undecided:
+            raise EndpointError(UNDECIDED)
         if not self._budget.holds(key):  # true if the message came twice, even across a restart
             await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd, waits, most_usd))
 
@@ -204,7 +211,7 @@ class RunLedger:
         await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch", call.most_usd)
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
             self._calls[call.key] = replace(call, body="{}")  # the request is in the journal
-            body = intent_body(call)
+            body = intent_body(self._reserved_in_full(call))
             self._log.append_step(JournalRow(call.query_id, call.path, "request", body, call.sample, call.request_hash))
             self._tell(lambda watch: watch.intended(call))
         try:
@@ -218,19 +225,20 @@ class RunLedger:
         """Make the outcome of an attempt and its reply durable, before the reply is used.
 
         If the attempt is settled already, only the status "unknown" is corrected. Returns how many replies of the run
-        in a row were ``unstoppable``.
+        in a row were ``overlong``.
         """
         call = outcome.call
         question = self._state.question(call.query_id)
         if call.key in question.settled:
-            return self._unstoppable
+            return self._overlong_in_a_row
         step: JournalRow | None = None
         if outcome.status == "unknown":
             self._budget.hold_unknown(call.key)
+            outcome = replace(outcome, cost_usd=self._reserved_in_full(call).reserved_usd)
         else:
             self._budget.settle(call.key, outcome.cost_usd, overlong=outcome.overlong)
         if outcome.status in USED:
-            self._unstoppable = self._unstoppable + 1 if outcome.unstoppable else 0
+            self._overlong_in_a_row = self._overlong_in_a_row + 1 if outcome.overlong else 0
             question.pay(ledger_row(outcome))
             self._state.calls += 1
             self._state.usage += outcome.usage
@@ -245,12 +253,17 @@ class RunLedger:
             self._log.append_step(step)
         self._calls.pop(call.key, None)
         self._log.append("ledger", ledger_row(outcome))
+        if outcome.held_usd:
+            rest = rest_of(outcome)
+            self._budget.hold(rest.call.key, call.query_id, outcome.held_usd)
+            self._log.append("ledger", ledger_row(rest))
+        self._undecided = self._undecided or outcome.undecided
         self._wake_waiting()
         await self.durable(call.query_id)
         if step is not None:
             question.rows[step.key] = step
         self._tell(lambda watch: watch.settled(outcome))
-        return self._unstoppable
+        return self._overlong_in_a_row
 
     async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Write the answers row of a question and release its reserve; its calls in flight become "unknown".
@@ -346,7 +359,8 @@ class RunLedger:
             return
         for key, call in self._calls.items():
             self._budget.hold_unknown(key)
-            self._log.append("ledger", ledger_row(unknown(call, "the run was closed while this call was in flight")))
+            lost = unknown(self._reserved_in_full(call), "the run was closed while this call was in flight")
+            self._log.append("ledger", ledger_row(lost))
         self._calls.clear()
         self._closed = True
         if self._absorbing is not None:
@@ -388,12 +402,17 @@ class RunLedger:
                 self._budget.settle(key, 0.0)
         late = self._budget.close(query_id)
         for key in late:
-            lost = unknown(self._calls.pop(key), "the question ended while this call was in flight")
+            call = self._reserved_in_full(self._calls.pop(key))
+            lost = unknown(call, "the question ended while this call was in flight")
             self._log.append("ledger", ledger_row(lost))
         for waiter in self._waiting:
             waiter.ended = waiter.ended or waiter.query_id == query_id
         self._wake_waiting()
         return bool(late)
+
+    def _reserved_in_full(self, call: Call) -> Call:
+        """Return the call with all that the budget holds for it: after an ignored limit, more than its own reserve."""
+        return replace(call, reserved_usd=max(call.reserved_usd, self._budget.held_usd(call.key)))
 
     def _wake_waiting(self) -> None:
         """Wake all that wait for room in the budget."""

@@ -154,6 +154,37 @@ async def bound_error_page(response: httpx2.Response) -> None:
         response.stream = _Beginning(response.stream)
 
 
+REFUSED_REDIRECT: Final = "okralong-refused-redirect"
+"""The header in which ``stay`` puts the address of a redirect that is not followed."""
+_UPGRADE: Final = ((80, 443), ("http", "https"))
+
+
+async def stay(response: httpx2.Response) -> None:
+    """Keep the HTTP client from following a redirect to another server, or one that would lose the request's body.
+
+    Prompts belong to the endpoint of the config, and the client does not send the key on, so that the other server
+    would refuse it. A file of results may be stored elsewhere. This is a hook of the HTTP client.
+    """
+    if not response.has_redirect_location:
+        return
+    request = response.request
+    try:
+        there = request.url.join(response.headers["Location"])
+    except httpx2.InvalidURL:
+        return  # the client raises it too
+    ports, schemes = zip(*((_port(each), each.scheme) for each in (request.url, there)), strict=True)
+    is_same = there.host == request.url.host and (ports[0] == ports[1] or (ports, schemes) == _UPGRADE)
+    loses_body = request.method == "POST" and response.status_code in (301, 302, 303)
+    is_file = request.method == "GET" and "/files/" in request.url.path
+    if not is_file and (loses_body or not is_same):
+        del response.headers["Location"]
+        response.headers[REFUSED_REDIRECT] = f"{there.scheme}://{there.netloc.decode()}{there.path}"
+
+
+def _port(url: httpx2.URL) -> int:
+    return url.port or {"http": 80, "https": 443}.get(url.scheme, 0)
+
+
 class _Beginning(httpx2.AsyncByteStream):
     """A stream of the first ``LONGEST_ERROR`` bytes of another stream."""
 

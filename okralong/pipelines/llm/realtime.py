@@ -23,8 +23,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import EndpointError, OverBudget, StoppedError
-from okralong.pipelines.llm.budget import WORST
-from okralong.pipelines.llm.completion import OVERLONG, SLACK, Bounds, name_of, read_completion
+from okralong.pipelines.llm.completion import name_of, read_completion
 from okralong.pipelines.llm.config import FlexConfig, GeneratorConfig
 from okralong.pipelines.llm.errors import ApiError
 from okralong.pipelines.llm.ports import NO_STEPS, GatewayPort, Steps
@@ -33,6 +32,7 @@ from okralong.pipelines.llm.records import Call, unknown, unsent
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest, PrefixTurns, PromptMeter
 from okralong.pipelines.llm.router import Route, Router, best_effort
+from okralong.pipelines.llm.usage import Bounds
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ expires."""
 GIVE_UP_AFTER: Final = 3  # project default
 """After this many consecutive calls that used up all their attempts, the endpoint counts as down."""
 OVERLONG_IN_A_ROW: Final = 3  # project default
-"""After this many consecutive replies that ignored their limits and could not be aborted, the run stops."""
+"""After this many consecutive replies that ignored their limits, the run stops."""
 
 
 class CallTracker:
@@ -202,13 +202,14 @@ class RealtimeCalls:
         Returns ``_WITHOUT_FIELD`` if the endpoint refused a field that can be left out, so that it can be tried again.
         Raises OverBudget, EndpointError or QuestionError if nothing was sent.
         """
+        config = self._config
         tokens = self._meter.of_request(request)
         estimate = self._meter.safe(tokens)
         price = self._router.highest_price
         call = replace(
             call,
             reserved_usd=price.most(estimate, request.max_tokens),
-            most_usd=price.most(WORST * estimate, self._longest_reply(request.max_tokens)),
+            most_usd=price.most(config.window, max(request.max_tokens, config.window)),
         )
         permit = max(each.provider.permit_tokens(estimate, request.max_tokens) for each in self._router.routes)
         clock = self._router.clock
@@ -219,7 +220,7 @@ class RealtimeCalls:
             route, call = await self._may_send(call, permit, tried, steps, self._timeout_s(tier) + PERMIT_SLACK_S)
             shared = self._caches and self._prefixes.is_shared(route.provider.prefix_key(request.messages))
             body = route.body(request, shared=shared) | route.fields.streaming | tier.fields(route)
-            bounds = Bounds.of(request.messages, estimate, request.max_tokens, request.json_schema)
+            bounds = Bounds(estimate, request.max_tokens)
             call = replace(call, body="{}")  # the request is in the journal
             sent_at = clock()
             self._tracker.sent()
@@ -252,7 +253,7 @@ class RealtimeCalls:
             return api_error
         else:
             route.breaker.answered()
-            if not raw.counted_here:
+            if raw.tells_tokenizer(estimate):
                 self._meter.learn(tokens, raw.reply.usage.prompt_tokens)
             in_a_row = await asyncio.shield(self._gateway.came(raw.outcome(call), headers))
             _check_length(route, raw, request.max_tokens, in_a_row)
@@ -293,9 +294,7 @@ class RealtimeCalls:
             received, told = await route.provider.send(
                 body, bounds, self._count, None if timeout_s == self._config.timeout_s else timeout_s
             )
-        raw = read_completion(received, bounds, route.endpoint.model, self._count)
-        if route.fields.note_reply(received.streamed, usage_told=received.aborted or not raw.counted_here):
-            logger.warning("%s streams replies without usage, so they are no longer streamed", route.endpoint.base_url)
+        raw = read_completion(received, bounds, route.endpoint.model, self._count, self._config.trust)
         usage, latency_s = raw.reply.usage, time.perf_counter() - start
         price = route.price.in_flex() if raw.service_tier == "flex" else route.price
         price = price.charged(usage.prompt_tokens)
@@ -307,12 +306,6 @@ class RealtimeCalls:
 
     def _timeout_s(self, tier: _Tier) -> float:
         return self._config.timeout_s if tier.flex is None else max(self._config.timeout_s, tier.flex.timeout_s)
-
-    def _longest_reply(self, max_tokens: int) -> int:
-        """Return the most tokens of a reply that ignores its limit: up to where it is aborted, or else the window."""
-        if all(route.fields.streams for route in self._router.routes):
-            return int(OVERLONG * max_tokens) + SLACK
-        return max(max_tokens, self._config.window)
 
     def _given_up(self, api_errors: Sequence[ApiError]) -> Exception:
         """Return the exception to raise after the last round without a reply."""
@@ -339,10 +332,7 @@ class RealtimeCalls:
 
 
 def _check_length(route: Route, raw: RawReply, max_tokens: int, in_a_row: int) -> None:
-    """Raise EndpointError if too many consecutive replies ignored their limits at an endpoint that does not stream.
-
-    Each of them costs money, and the cost of the next one has no bound.
-    """
+    """Raise EndpointError if too many consecutive replies ignored their limits: each costs money for nothing."""
     if not in_a_row:
         return
     tokens = raw.reply.usage.completion_tokens
@@ -352,9 +342,9 @@ def _check_length(route: Route, raw: RawReply, max_tokens: int, in_a_row: int) -
     if in_a_row >= OVERLONG_IN_A_ROW:
         raise EndpointError(
             f"{where} ignores the limit of its replies: {in_a_row} in a row were too long, the last of them "
-            f"{tokens} tokens with a limit of {max_tokens}, and it does not stream, so none could be aborted. The "
-            "replies are kept. If the model thinks before it answers, set llm.reasoning_tokens to the room that it "
-            "needs; otherwise use an endpoint that keeps the limit or streams, and run the same command again."
+            f"{tokens} tokens with a limit of {max_tokens}. The replies are kept. If the model thinks before it "
+            "answers, set llm.reasoning_tokens to the room that it needs; otherwise use an endpoint that keeps the "
+            "limit, and run the same command again."
         )
 
 

@@ -99,8 +99,9 @@ class Outcome:
 
     ``reply`` is the reply as JSON for the journal, "" without one. ``snapshot``, ``system_fingerprint`` and
     ``service_tier`` are the model, server and tier that the reply names. ``overlong`` is True if the endpoint ignored
-    the limit of the reply, and ``unstoppable`` if it also did not stream, so that the reply could not be aborted.
-    ``first_token_s`` is the part of ``latency_s`` before the first token, None if unknown.
+    the limit of the reply, and ``undecided`` if a person must decide whether its usage is true. ``held_usd`` may have
+    been billed in addition to ``cost_usd``. ``first_token_s`` is the part of ``latency_s`` before the first token, None
+    if unknown.
     """
 
     call: Call
@@ -116,7 +117,8 @@ class Outcome:
     system_fingerprint: str = ""
     service_tier: str = ""
     overlong: bool = False
-    unstoppable: bool = False
+    undecided: bool = False
+    held_usd: float = 0.0
     first_token_s: float | None = None
 
 
@@ -180,6 +182,12 @@ def models_named(models: Iterable[str]) -> str:
 def unknown(call: Call, error: str, http_status: int = 0, latency_s: float = 0.0) -> Outcome:
     """Return the outcome of an attempt that may have been billed: its reserve stays held."""
     return Outcome(call, "unknown", http_status, Usage(), call.reserved_usd, latency_s, error=error)
+
+
+def rest_of(outcome: Outcome) -> Outcome:
+    """Return what may have been billed in addition to a reply's cost, as an attempt of its own that stays unknown."""
+    call = replace(outcome.call, call_id=f"{outcome.call.call_id}-rest", reserved_usd=outcome.held_usd, body="{}")
+    return unknown(call, "beyond what was booked for the reply of the same call", http_status=200)
 
 
 def unsent(call: Call, why: str) -> Outcome:

@@ -35,6 +35,7 @@ from okralong.pipelines.llm.records import (
     row_from_json,
 )
 from okralong.pipelines.llm.snapshots import Snapshot, origin
+from okralong.pipelines.llm.usage import BEYOND_WINDOW
 
 FINAL = ("answered", "unanswerable", "invalid_output")
 """Statuses of finished questions. Only the sums of these are kept in memory, unless they are reopened."""
@@ -70,7 +71,10 @@ class QuestionState:
 
 @dataclass(slots=True)
 class RunState:
-    """The state of a run at its start. ``to_write`` has the ledger rows that the last process did not write."""
+    """The state of a run at its start. ``to_write`` has the ledger rows that the last process did not write.
+
+    ``undecided`` is True if a usage was reported that a person must decide on (see ``usage.Booked``).
+    """
 
     statuses: dict[str, str] = field(default_factory=dict)
     questions: dict[str, QuestionState] = field(default_factory=dict)
@@ -80,6 +84,7 @@ class RunState:
     unknown_usd: dict[CallKey, float] = field(default_factory=dict)
     failures: int = 0
     snapshots: Counter[Snapshot] = field(default_factory=Counter)
+    undecided: bool = False
     to_write: list[dict[str, Any]] = field(default_factory=list)
 
     def question(self, query_id: str) -> QuestionState:
@@ -112,13 +117,14 @@ def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
 
 def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table:
     """Add up the costs, and return the ledger with one row per attempt."""
-    wanted = [*_SPENT, *Snapshot._fields]
+    wanted = [*_SPENT, *Snapshot._fields, "error"]
     parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].read_fragments(wanted)]
     ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
     ledger = _with_possible_costs(ledger)
     paid = ledger.filter(pc.is_in(ledger["status"], pa.array(USED)))
     state.calls = paid.num_rows
     state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _TOKENS))
+    state.undecided = bool(pc.any(pc.match_substring(ledger["error"], BEYOND_WINDOW)).as_py())
     state.settled_usd = math.fsum(paid["cost_usd"].to_pylist())
     for row in paid.group_by(list(Snapshot._fields)).aggregate([("call_id", "count")]).to_pylist():
         state.snapshots[origin(row)] += row["call_id_count"]

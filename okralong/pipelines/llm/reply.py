@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from okralong.pipelines.core.codec import decode, encode
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ConfigError, CutShort, EndpointError, Reply, ReplyError
+from okralong.pipelines.core.types import ConfigError, CutShort, EndpointError, Reply, ReplyError, Usage
+from okralong.pipelines.llm.budget import WORST
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.records import Call, Outcome
 
@@ -26,8 +27,9 @@ class RawReply:
         service_tier: The tier that the reply names.
         counted_here: Whether the usage is our own count.
         overlong: Whether the endpoint ignored the limit of the reply.
-        aborted: Whether it was not read to its end, because it exceeded the limit.
-        streamed: Whether it arrived as a stream of events.
+        undecided: Whether a person must decide if the reported usage is true.
+        held: Tokens beyond the usage that may have been billed, too.
+        held_usd: Their cost.
         thought: Whether its message has thought apart from the text.
         tools: Names of the tools that it calls.
         first_token_s: Seconds until its first token, None if unknown.
@@ -40,11 +42,19 @@ class RawReply:
     service_tier: str = ""
     counted_here: bool = False
     overlong: bool = False
-    aborted: bool = False
-    streamed: bool = False
+    undecided: bool = False
+    held: Usage = field(default_factory=Usage)
+    held_usd: float = 0.0
     thought: bool = False
     tools: tuple[str, ...] = ()
     first_token_s: float | None = None
+
+    def tells_tokenizer(self, estimate: int) -> bool:
+        """Return whether the usage shows how the endpoint counts a prompt that we estimate at ``estimate`` tokens.
+
+        A hidden system prompt adds tokens whatever the length of the prompt, so a much larger count shows nothing.
+        """
+        return not self.counted_here and self.reply.usage.prompt_tokens <= WORST * estimate
 
     def received(
         self, call: Call, cost_usd: float, latency_s: float, request_id: str, without_keys: Callable[[str], str]
@@ -64,7 +74,7 @@ class RawReply:
             latency_s=latency_s,
             queue_s=call.queue_s,
         )
-        return replace(self, reply=reply, request_id=request_id)
+        return replace(self, reply=reply, request_id=request_id, held_usd=call.price.cost(self.held))
 
     def outcome(self, call: Call) -> Outcome:
         """Return the outcome of the attempt that brought the reply."""
@@ -83,7 +93,8 @@ class RawReply:
             system_fingerprint=reply.system_fingerprint,
             service_tier=self.service_tier,
             overlong=self.overlong,
-            unstoppable=self.overlong and not self.streamed,
+            undecided=self.undecided,
+            held_usd=self.held_usd,
             first_token_s=self.first_token_s,
         )
 

@@ -123,6 +123,11 @@ class SharedBudget(Budget):
         if (name := self._spender_of.get(key)) is not None:
             self.of(name).hold_unknown(key)
 
+    def hold(self, key: CallKey, query_id: str, usd: float) -> None:
+        """See ``Budget``."""
+        super().hold(key, query_id, usd)
+        self._own(query_id).hold(key, query_id, usd)
+
     def close(self, query_id: str) -> list[CallKey]:
         """See ``Budget``."""
         left = super().close(query_id)  # holds the calls in flight of the spender, too

@@ -275,7 +275,8 @@ def text_ids(tokenizer: Any, text: str) -> list[int]:
 
 # Number format and device of a local model. On a CPU that multiplies in bfloat16 (AMX tiles, or AVX-512 with BF16) a
 # model runs about three times as fast in bfloat16 as in float32; on others it is several times slower. So the format
-# depends on the CPU and is never a fixed default.
+# depends on the CPU where models are used. Trainings are in float32 unless their config says otherwise, so that what
+# they learn does not depend on the CPU.
 
 Precision = Literal["bfloat16", "float32"]
 

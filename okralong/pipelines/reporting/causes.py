@@ -191,7 +191,7 @@ class Replayed:
 
     @cached_property
     def _begun(self) -> Mapping[str, Any]:
-        known: Mapping[str, Any] = json.loads(self.run.read_bytes(BEGUN)) if self.run.exists(BEGUN) else {}
+        known: Mapping[str, Any] = self.run.read_json(BEGUN) if self.run.exists(BEGUN) else {}
         return known
 
     @cached_property

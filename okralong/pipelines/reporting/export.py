@@ -84,7 +84,7 @@ class Exported:
             raise InputError(
                 f"{run.path} is not a run folder (it has no {BEGUN}). Give a folder written by okralong answer --run."
             )
-        begun = json.loads(run.read_bytes(BEGUN))
+        begun = run.read_json(BEGUN)
         rows = in_question_order(run, read_run_table(run, "answers").to_pylist())
         made = cls.made(begun, rows, origins_of(run), corrections_of(run))
         return replace(made, summary=_summary(run, begun, rows, made.missing), begun=begun)

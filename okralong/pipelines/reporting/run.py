@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
@@ -75,7 +74,7 @@ def run_report(
         megabytes: Maximum size of the pictures of cited pages; 0 for none.
         links: Whether to link to the source files.
     """
-    begun = json.loads(run.read_bytes(BEGUN))
+    begun = run.read_json(BEGUN)
     answers = in_question_order(run, read_run_table(run, "answers").to_pylist())
     ledger = read_run_table(run, "ledger", CALL_COLUMNS).to_pylist()
     corrections = corrections_of(run)

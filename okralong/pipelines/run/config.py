@@ -165,6 +165,7 @@ def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
         "service_tier",
         "flex",
         "stream",
+        "trust_usage",
         "price",
     }
     # The mode is left out: batches do not change replies, so a run may be continued in the other mode.

@@ -47,6 +47,10 @@ Ending = Literal["failed", "unanswerable", "invalid_output"]
 _FAILED: Final[tuple[Ending, ...]] = ("failed",)
 
 
+Rehash = Literal["never", "weekly", "always"]
+REHASH_DAYS: Final = 7
+
+
 class Keep(Settings):
     """How long archive versions and nights are kept.
 
@@ -67,6 +71,8 @@ class NightlyConfig(Settings):
 
     - ``folder``: the folder for nights and answers.
     - ``archive``, ``sources``: the archive is updated from the sources every night.
+    - ``rehash``: when every file is opened and hashed, also those of unchanged size and modification time: "never",
+      "weekly" or "always".
     - ``questions``: the questions file.
     - ``index``, ``answer``: the configs of the two jobs, each a file, or the keys that differ from the shipped one.
     - ``budget_usd``: a night's hard cap (null: that of ``answer``). The estimate is compared with it before anything is
@@ -85,6 +91,7 @@ class NightlyConfig(Settings):
     folder: str
     archive: str
     sources: list[str] = Field(min_length=1)
+    rehash: Rehash = "weekly"
     questions: str
     index: str | dict[str, Any] = "index.yaml"
     answer: str | dict[str, Any] = "answer.yaml"
@@ -151,7 +158,7 @@ class Night:
         """Read the night in ``place``; None if it has none."""
         if not place.exists(NIGHT):
             return None
-        known = json.loads(place.read_bytes(NIGHT))
+        known = place.read_json(NIGHT)
         return cls(**known | {"due": tuple(known["due"])})
 
     def write(self, place: Folder) -> None:
@@ -177,6 +184,13 @@ def next_night(known: Sequence[Night], now: datetime) -> Night:
     number = max((night.order[1] for night in known if night.day == today), default=0) + 1
     name = today.isoformat() if number == 1 else f"{today.isoformat()}.{number}"
     return Night(name, begun_at=now.astimezone(UTC).isoformat(timespec="seconds"))
+
+
+def rehash_due(rehash: Rehash, last: str, day: date) -> bool:
+    """Return whether a night of ``day`` hashes every file; ``last`` is the day when a night last did, or ""."""
+    if rehash == "weekly" and last:  # a clock that was wrong may have named a later day
+        return not 0 <= (day - date.fromisoformat(last)).days < REHASH_DAYS
+    return rehash != "never"
 
 
 def expired(known: Sequence[Night], keep: Keep, now: datetime) -> list[str]:
@@ -210,7 +224,7 @@ class Current:
     @classmethod
     def read(cls, folder: Folder) -> Self:
         """Read ``folder``, which may not exist."""
-        begun = json.loads(folder.read_bytes(BEGUN)) if folder.exists(BEGUN) else {}
+        begun = folder.read_json(BEGUN) if folder.exists(BEGUN) else {}
         documents = folder.at(DOCUMENTS_FOLDER).read_tables(KNOWN_DOCUMENTS)
         return cls(
             folder,

@@ -28,7 +28,7 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig, asked_again, fingerprint
 from okralong.pipelines.run.matrix import MatrixRows, cells
 from okralong.pipelines.run.metadata_filter import MetadataFilter
-from okralong.pipelines.run.question_sources import Questions, read_checks, source_name
+from okralong.pipelines.run.question_sources import Questions, Say, read_checks, source_name
 from okralong.pipelines.run.questions import BadQuestion, read_questions
 from okralong.pipelines.sara.config import check_encoder, check_generator, check_table
 
@@ -87,7 +87,8 @@ class Prepared:
 
     ``unscoped`` has the questions whose scope matches no document, each with the reason. ``replies_from`` has the
     absolute paths of the runs whose replies are reused. ``order`` has the query_ids in the order of the questions, also
-    of those that this start leaves out. ``checks`` are the rules of a columns file, None for other questions.
+    of those that this start leaves out. ``checks`` are the rules of a columns file, None for other questions. ``notes``
+    say how the questions were read.
     """
 
     archive: Archive
@@ -103,6 +104,7 @@ class Prepared:
     replies_from: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
     checks: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def llm(self) -> LlmConfig:
@@ -192,7 +194,8 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
         for granularity in strategy.needs.granularities:
             check_table(config.sara.folder(), opened.manifest, archive, granularity)
     replies_from = sharing_runs(config.replies_from)
-    scoped, unscoped, bad, order = _admitted(opened, questions, config, matrix)
+    notes: list[str] = []
+    scoped, unscoped, bad, order = _admitted(opened, questions, config, matrix, notes.append)
     manifest = opened.manifest
     return Prepared(
         archive=opened,
@@ -208,6 +211,7 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
         replies_from=replies_from,
         order=order,
         checks=read_checks(questions),
+        notes=tuple(notes),
     )
 
 
@@ -235,14 +239,14 @@ def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpe
 
 
 def _admitted(
-    archive: Archive, questions: Questions, config: RunConfig, matrix: MatrixRows | None
+    archive: Archive, questions: Questions, config: RunConfig, matrix: MatrixRows | None, say: Say
 ) -> tuple[list[Scoped], list[tuple[Question, str]], list[BadQuestion], tuple[str, ...]]:
     """Return questions with their documents (single ones, then cells), those without any document, bad rows, and order.
 
     Raises InputError for a matrix without a cell.
     """
     name = source_name(questions)
-    asked, bad = read_questions(questions, config.carry)
+    asked, bad = read_questions(questions, config.carry, say=say)
     scoped: list[Scoped] = []
     columns: list[tuple[Question, tuple[str, ...]]] = []
     unscoped: list[tuple[Question, str]] = []

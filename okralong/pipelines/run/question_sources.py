@@ -83,14 +83,22 @@ def plain_value(value: Any) -> Any:
 
 
 Rows: TypeAlias = Iterator[tuple[str, Any]]
+Say: TypeAlias = Callable[[str], object]
 
 
-def read_rows(source: Questions, name: str) -> Rows:
-    """Yield the rows of a source, called ``name`` in messages. Raises InputError if it cannot be read."""
+def say_nothing(_: str) -> None:
+    """Ignore what a source says of itself."""
+
+
+def read_rows(source: Questions, name: str, say: Say = say_nothing) -> Rows:
+    """Yield the rows of a source, called ``name`` in messages.
+
+    ``say`` gets what a person should know of how it was read. Raises InputError if it cannot be read.
+    """
     if isinstance(source, (str, Path)):
         if source == STDIN:
             content = sys.stdin.buffer.read()
-            yield from _READERS[_kind_of(content)](name, content)
+            yield from _READERS[_kind_of(content)](name, content, say)
             return
         kind = PurePosixPath(str(source)).suffix.lower()
         content = read_content(source)
@@ -99,7 +107,7 @@ def read_rows(source: Questions, name: str) -> Rows:
                 f"{name} is not a jsonl, csv, tsv, xlsx, parquet or yaml file (its suffix is {kind!r}). Convert it, or "
                 "rename it."
             )
-        yield from _READERS[kind](name, content)
+        yield from _READERS[kind](name, content, say)
         return
     for number, values in enumerate(_given(source), start=1):
         yield f"{name}, row {number}", {"question": values} if isinstance(values, str) else values
@@ -159,7 +167,7 @@ def _kind_of(content: bytes) -> str:
     return ".jsonl" if content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") else ".csv"
 
 
-def _jsonl(name: str, content: bytes) -> Rows:
+def _jsonl(name: str, content: bytes, _: Say) -> Rows:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -178,7 +186,7 @@ def _jsonl(name: str, content: bytes) -> Rows:
             yield f"{name}, row {number}", values
 
 
-def _csv(name: str, content: bytes) -> Rows:
+def _csv(name: str, content: bytes, say: Say) -> Rows:
     try:
         text = decoded_table(content, name)
     except DocumentError as error:
@@ -187,7 +195,7 @@ def _csv(name: str, content: bytes) -> Rows:
     delimiter = declared or max(DELIMITERS, key=lambda each: _likely(text, each))
     lines = enumerate(csv_rows(text, delimiter), start=1)
     try:
-        yield from _table(name, itertools.islice(lines, 1 if declared else 0, None))
+        yield from _table(name, itertools.islice(lines, 1 if declared else 0, None), say)
     except csv.Error as error:
         raise InputError(f"{name} is not readable CSV: {error}. Save it again.") from error
 
@@ -195,13 +203,14 @@ def _csv(name: str, content: bytes) -> Rows:
 def _likely(text: str, delimiter: str) -> tuple[bool, int]:
     """Rate a delimiter by the header that it yields: whether it has a column "question", and its number of columns."""
     try:
-        header = next((row for row in csv_rows(text, delimiter) if row), [])
+        lines = list(itertools.islice(filter(None, csv_rows(text, delimiter)), LINES_OF_HEADER))
     except csv.Error:
-        header = []
+        return False, 0
+    header = lines[_place_of_header(lines)] if lines else []
     return any(column_name(cell) == "question" for cell in header), len(header)
 
 
-def _xlsx(name: str, content: bytes) -> Rows:
+def _xlsx(name: str, content: bytes, say: Say) -> Rows:
     try:
         sheets = read_workbook(content, name).sheets
         sheet = next((each for each in sheets if each.name.strip().lower() == SHEET), sheets[0] if sheets else None)
@@ -210,44 +219,65 @@ def _xlsx(name: str, content: bytes) -> Rows:
         raise InputError(str(error)) from error
     except Exception as error:  # the library raises all kinds of exceptions for XML that is not a sheet
         raise InputError(f"{name} is not a readable Excel workbook: {error}. Save it again.") from error
-    yield from _table(name, enumerate(rows, start=1))
+    yield from _table(name, enumerate(rows, start=1), say)
 
 
-def _table(name: str, lines: Iterable[tuple[int, Sequence[Any]]]) -> Rows:
+def _table(name: str, lines: Iterable[tuple[int, Sequence[Any]]], say: Say) -> Rows:
     """Yield the rows below the header, without blank ones. Cells beyond the header are kept under the key None."""
-    header: list[str] | None = None
-    number = 0
-    for line, cells in lines:
-        last = max((at for at, cell in enumerate(cells, start=1) if cell_text(cell).strip()), default=0)
-        if not last:
-            continue
-        if header is None:
-            header = _header(name, cells[:last])
-            continue
-        number += 1
-        values: dict[str | None, Any] = dict.fromkeys(header)
-        values.update(zip(header, cells, strict=False))
-        if last > len(header):
+    filled = ((line, cells[:width]) for line, cells in lines if (width := _width(cells)))
+    first = list(itertools.islice(filled, LINES_OF_HEADER))
+    if not first:
+        return
+    place = _place_of_header([cells for _, cells in first])
+    line, cells = first[place]
+    if place:
+        say(f"{name}: line {line} is the header; the lines above it were skipped")
+    header = _header(name, cells)
+    for number, (line, cells) in enumerate(itertools.chain(first[place + 1 :], filled), start=1):
+        values: dict[str | None, Any] = dict.fromkeys(column for column in header if column)
+        for column, cell in zip(header, cells, strict=False):
+            if column:
+                values[column] = cell
+            elif cell_text(cell).strip():
+                raise InputError(
+                    f"{name}: column {header.index('') + 1} has no name in the header. Name it, or delete the column "
+                    "(pandas writes one unless told index=False)."
+                )
+        if len(cells) > len(header):
             values[None] = list(cells[len(header) :])
         yield f"{name}, row {number} (line {line})", values
 
 
+def _width(cells: Sequence[Any]) -> int:
+    """Return the number of cells up to the last one that is not blank."""
+    return max((at for at, cell in enumerate(cells, start=1) if cell_text(cell).strip()), default=0)
+
+
+LINES_OF_HEADER: Final = 10
+"""Lines, without blank ones, among which the header is: people put titles above it. # project default"""
+
+
+def _place_of_header(lines: Sequence[Sequence[Any]]) -> int:
+    """Return the place of the line with the most known columns, ``question`` among them; 0 if there is none."""
+
+    def known(cells: Sequence[Any]) -> int:
+        names = {column_name(cell_text(cell)) for cell in cells} & set(COLUMNS)
+        return len(names) if "question" in names else 0
+
+    return max(range(len(lines)), key=lambda place: known(lines[place]), default=0)
+
+
 def _header(name: str, cells: Sequence[Any]) -> list[str]:
     header = [cell_text(cell).strip() for cell in cells]
-    if "" in header:
-        raise InputError(
-            f"{name}: column {header.index('') + 1} has no name in the header. Name it, or delete the column (pandas "
-            "writes one unless told index=False)."
-        )
     seen: set[str] = set()
-    for column in map(column_name, header):
+    for column in filter(None, map(column_name, header)):
         if column in seen:
             raise InputError(f"{name} has two columns named {column}. Give each a name of its own.")
         seen.add(column)
     return header
 
 
-def _parquet(name: str, content: bytes) -> Rows:
+def _parquet(name: str, content: bytes, _: Say) -> Rows:
     try:
         rows = pq.read_table(pa.BufferReader(content)).to_pylist()
     except (OSError, pa.ArrowException) as error:
@@ -256,7 +286,7 @@ def _parquet(name: str, content: bytes) -> Rows:
         yield f"{name}, row {number}", values
 
 
-def _yaml(name: str, content: bytes) -> Rows:
+def _yaml(name: str, content: bytes, _: Say) -> Rows:
     """Yield the columns of a matrix as rows."""
     yield from column_rows(name, _yaml_text(name, content))
 
@@ -268,7 +298,7 @@ def _yaml_text(name: str, content: bytes) -> str:
         raise InputError(f"{name} is not UTF-8 text: {error}. Save it as UTF-8.") from error
 
 
-_READERS: Final[Mapping[str, Callable[[str, bytes], Rows]]] = {
+_READERS: Final[Mapping[str, Callable[[str, bytes, Say], Rows]]] = {
     ".jsonl": _jsonl,
     ".ndjson": _jsonl,
     ".csv": _csv,

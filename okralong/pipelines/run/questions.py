@@ -35,11 +35,13 @@ from okralong.pipelines.run.question_sources import (
     COLUMNS,
     STDIN,
     Questions,
+    Say,
     cell_text,
     column_name,
     plain_value,
     read_content,
     read_rows,
+    say_nothing,
     source_name,
 )
 
@@ -81,7 +83,7 @@ class BadQuestion:
 
 
 def read_questions(
-    source: Questions, carry: Sequence[str] = (), *, strict: bool = True
+    source: Questions, carry: Sequence[str] = (), *, strict: bool = True, say: Say = say_nothing
 ) -> tuple[list[Question], list[BadQuestion]]:
     """Return the questions of a source in order, and its bad rows.
 
@@ -89,6 +91,7 @@ def read_questions(
         source: A file, standard input, a list, a data frame or a table.
         carry: Columns to copy into the answers.
         strict: Refuse columns that are neither known nor carried.
+        say: Gets what a person should know of how the source was read.
 
     Raises:
         InputError: The source is missing, unreadable, of an unknown kind or without questions, or its columns violate
@@ -96,7 +99,7 @@ def read_questions(
     """
     name = source_name(source)
     folder = _folder_of(source)
-    rows = [_Row(*row) for row in read_rows(source, name)]
+    rows = [_Row(*row) for row in read_rows(source, name, say)]
     if not rows:
         raise InputError(f"{name} holds no rows. Put one question in each row, with a column named question.")
     _check_columns(name, _columns(rows), carry, strict)

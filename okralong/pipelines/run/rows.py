@@ -81,7 +81,7 @@ def in_question_order(run: Folder, rows: Iterable[dict[str, Any]]) -> list[dict[
 
 
 def _order(run: Folder) -> list[str]:
-    return [str(each) for each in json.loads(run.read_bytes(ORDER))] if run.exists(ORDER) else []
+    return [str(each) for each in run.read_json(ORDER)] if run.exists(ORDER) else []
 
 
 def _span(each: Any) -> dict[str, Any]:

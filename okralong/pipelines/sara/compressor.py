@@ -115,8 +115,10 @@ class MemoryCompressor(nn.Module):
     weights were loaded from; None for new weights.
     """
 
-    def __init__(self, shape: MemoryShape, model: str) -> None:
+    def __init__(self, shape: MemoryShape, model: str, precision: str = "auto") -> None:
         """Wrap ``model`` ("embedded", a folder or a hub name), with the adapter and the learned tokens set to zero.
+
+        ``precision`` is the model's; "auto" depends on the device.
 
         Raises:
             ConfigError: The model cannot be found.
@@ -124,7 +126,7 @@ class MemoryCompressor(nn.Module):
         super().__init__()
         self.shape = shape
         self.fingerprint: str | None = None
-        place, dtype = settle("auto", "auto", None)
+        place, dtype = settle("auto", precision, None)
         source = causal_model(model)
         base: Any = AutoModel.from_pretrained(source, dtype=dtype, use_safetensors=True)
         self._tokenizer: Any = AutoTokenizer.from_pretrained(source)
@@ -185,9 +187,9 @@ class MemoryCompressor(nn.Module):
         return _save(folder, self.shape, {**own, **adapter})
 
     @classmethod
-    def of(cls, read: MemorySlots) -> MemoryCompressor:
+    def of(cls, read: MemorySlots, precision: str = "auto") -> MemoryCompressor:
         """Load weights, frozen. Raises ConfigError if they do not fit the generator."""
-        made = cls(read.shape, read.model)
+        made = cls(read.shape, read.model, precision)
         weights = {name: torch.from_numpy(value) for name, value in read.weights.items()}
         adapter = {name.removeprefix(_LORA): value for name, value in weights.items() if name.startswith(_LORA)}
         own = {name: value for name, value in weights.items() if not name.startswith(_LORA)}
@@ -211,13 +213,13 @@ class MemoryCompressor(nn.Module):
 AnyCompressor = Compressor | MemoryCompressor
 
 
-def load_compressor(folder: Path, model: str) -> AnyCompressor:
-    """Load the compressor in ``folder``, frozen; ``model`` is the generator, which is only used for memory slots.
+def load_compressor(folder: Path, model: str, precision: str = "auto") -> AnyCompressor:
+    """Load the compressor in ``folder``, frozen. ``model`` is the generator, in ``precision``, for memory slots only.
 
     Raises ConfigError as ``read_compressor`` does.
     """
     read = read_compressor(folder, model)
-    return MemoryCompressor.of(read) if isinstance(read, MemorySlots) else Compressor.load(folder)
+    return MemoryCompressor.of(read, precision) if isinstance(read, MemorySlots) else Compressor.load(folder)
 
 
 def _save(folder: Path, shape: AnyShape, weights: Mapping[str, Tensor]) -> str:

@@ -1,13 +1,18 @@
-"""The audit log of a service: a line of JSON for each request, without tokens and keys."""
+"""The logs of a service: a line of JSON for each request, without tokens and keys, and one for each warning."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
+import tempfile
+from collections import deque
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
+
+from okralong.pipelines.core.log import JsonLines
 
 logger = logging.getLogger(__name__)
 
@@ -53,3 +58,38 @@ class AuditLog:
                 file.write(f"{json.dumps(row)}\n")  # ASCII: some readers take other characters for ends of lines
         except OSError as error:
             logger.warning("The audit log cannot be written: %s", error)
+
+
+LOG: Final = "service.log"
+MOST_WAITING: Final = 1_000
+"""Lines kept while no disk has room. # project default"""
+
+
+class ServiceLog(logging.Handler):
+    """Appends warnings to ``service.log`` in the service's folder.
+
+    While that cannot be written, as on a full disk, they go to a file in the temporary folder, or are kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(JsonLines())
+        self._path = folder / LOG
+        self._other: Path | None = None
+        self._waiting: deque[str] = deque(maxlen=MOST_WAITING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See ``logging.Handler``."""
+        self._waiting.append(f"{self.format(record)}\n")
+        try:
+            self._write(self._path)
+        except OSError:
+            with suppress(OSError):
+                if self._other is None:
+                    self._other = Path(tempfile.mkstemp(prefix="okralong-serve-", suffix=".log")[1])
+                self._write(self._other)
+
+    def _write(self, path: Path) -> None:
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(self._waiting)
+        self._waiting.clear()

@@ -1,14 +1,17 @@
 """The outermost layer of a service over HTTP: checks each request and writes the audit log.
 
 It is plain ASGI and wraps every route, those of the MCP server included. A request passes in this order: the ``Host``
-and ``Origin`` headers, the token, the rate, the kind and size of the body.
+and ``Origin`` headers, the token, the rate, the kind of the body, the token's share of open requests, the body.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from starlette.datastructures import Headers
@@ -17,7 +20,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from okralong.pipelines.run.config import ServeConfig
-from okralong.pipelines.serving.asked import Refused
+from okralong.pipelines.serving.asked import RETRY_S, Refused
 from okralong.pipelines.serving.audit import AuditLog
 from okralong.pipelines.serving.tokens import Caller, RequestRates, Tokens
 
@@ -27,7 +30,15 @@ CALLER: Final = "okralong.caller"
 NOTES: Final = "okralong.notes"
 """The key of an ASGI scope with what the audit log keeps beside the request's end: question, query_id, cost_usd."""
 OPEN: Final = ("/health",)
-"""Paths that need no token."""
+"""Paths that need no token. Their bodies are not read."""
+ONGOING: Final = 1_024
+"""Requests that the service accepts, running and waiting. # project default"""
+SHARE: Final = ONGOING // 4
+"""Open requests of one token, so that others are answered. # project default"""
+SHARES: Final = 3 * SHARE
+"""Open requests of all tokens; the rest is for those that need none, and for refusals. # project default"""
+BODY_S: Final = 10.0
+"""Seconds in which the body of a request must arrive. # project default"""
 
 
 def is_loopback(host: str) -> bool:
@@ -94,6 +105,7 @@ class Guard:
         self._app, self._config, self._tokens, self._audit = app, config, tokens, audit
         self._hosts = known_hosts(host, config)
         self._rates = RequestRates()
+        self._ongoing: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, pass it on and write it to the audit log."""
@@ -113,7 +125,11 @@ class Guard:
         try:
             caller = self._admitted(scope)
             scope[CALLER], scope[NOTES] = caller, notes
-            await self._app(scope, await self._read(scope, receive), noting)
+            if scope["path"] in OPEN:
+                await self._app(scope, receive, noting)
+            else:
+                with self._counted(caller):
+                    await self._app(scope, await self._read(scope, receive), noting)
         except Refused as error:
             await refusal(error)(scope, receive, noting)
         finally:
@@ -154,6 +170,21 @@ class Guard:
             raise Refused(415, "wrong_content_type", "Send JSON, with the header Content-Type: application/json.")
         return caller
 
+    @contextmanager
+    def _counted(self, caller: Caller) -> Iterator[None]:
+        """Count an open request. Raises Refused if its token, or all together, have too many."""
+        if self._ongoing[caller.name] >= SHARE:
+            raise Refused(
+                429, "rate_limit", f"The token {caller.name!r} has {SHARE} open requests. Wait for one to end.", RETRY_S
+            )
+        if self._ongoing.total() >= SHARES:
+            raise Refused(503, "unavailable", f"The service has {SHARES} open requests.", RETRY_S)
+        self._ongoing[caller.name] += 1
+        try:
+            yield
+        finally:
+            self._ongoing[caller.name] -= 1
+
     def _check_origin(self, origin: str, host: str) -> None:
         """Refuse requests that a page of another origin has sent. Without a browser there is no such header."""
         if not origin or origin in self._config.allowed_origins:
@@ -163,17 +194,23 @@ class Guard:
             raise Refused(403, "wrong_origin", f"Pages of {origin} may not ask this service. Add allowed_origins.")
 
     async def _read(self, scope: Scope, receive: Receive) -> Receive:
-        """Read the body, and return a ``receive`` that begins with it. Raises Refused if it is too large."""
+        """Read the body, and return a ``receive`` that begins with it. Raises Refused if it is too large or late."""
         most = self._config.most_body_bytes
         too_large = Refused(413, "too_large", f"The request is larger than {most:,} bytes.")
         declared = Headers(scope=scope).get("content-length", "0")
         if not declared.isdecimal() or int(declared) > most:
             raise too_large
-        messages = [await receive()]
-        size = len(messages[0].get("body", b""))
-        while size <= most and messages[-1].get("more_body"):
-            messages.append(await receive())
-            size += len(messages[-1].get("body", b""))
+        messages: list[Message] = []
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_S):
+                while not messages or (size <= most and messages[-1].get("more_body")):
+                    messages.append(await receive())
+                    size += len(messages[-1].get("body", b""))
+        except TimeoutError:
+            raise Refused(
+                408, "timeout", f"The body has not arrived within {BODY_S:g} s. Send it with its headers."
+            ) from None
         if size > most:
             raise too_large
 

@@ -9,13 +9,13 @@ import pytest
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.llm.batch_results import Answered, ResultLines, ResultReader
-from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import EndpointConfig
+from okralong.pipelines.llm.usage import Bounds, Trust
 from tests.llm.tools import a_call
 
 DEEP = "[" * 100_000
-BOUNDS = Bounds(9, 100, 20)
-READER = ResultReader(EndpointConfig(base_url="http://somewhere/v1", model="m"), "", count_tokens)
+BOUNDS = Bounds(9, 20)
+READER = ResultReader(EndpointConfig(base_url="http://somewhere/v1", model="m"), "", count_tokens, Trust(8192))
 
 
 def line(name: str, content: Any, usage: Any = None) -> str:
@@ -61,7 +61,8 @@ def test_a_usage_that_is_none_is_counted_here(usage: Any) -> None:
     assert "tokens were counted here" in told.error
 
 
-HOSTILE = ["-1000000000", "1" + "0" * 30, "1e400", "true", '"5"', "5.5", "NaN", "1" * 6000]
+HOSTILE = ["-1000000000", "true", '"5"', "5.5", "NaN"]
+ENDLESS = ["72000", "1" + "0" * 30, "1e400", "1" * 6000]
 
 
 @pytest.mark.parametrize("number", HOSTILE)
@@ -73,6 +74,17 @@ def test_a_count_of_tokens_that_cannot_be_true_is_counted_here(name: str, number
     assert told.status == "ok"
     assert 0 < told.cost_usd < 1e-3
     assert (told.usage.prompt_tokens, "cannot be true" in told.error) == (BOUNDS.prompt_tokens, True)
+
+
+@pytest.mark.parametrize("number", ENDLESS)
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+def test_more_tokens_than_the_window_has_are_booked_that_far_and_need_a_decision(name: str, number: str) -> None:
+    text = line("a", "Tarn", {"prompt_tokens": 5, "completion_tokens": 2, name: "HERE"}).replace('"HERE"', number)
+    told, answer = READER.read(a_call(1), ResultLines.read([text.encode()]), "a", 1.0, BOUNDS)
+    assert (told.status, getattr(told.usage, name), told.undecided) == ("ok", 8192, True)
+    assert isinstance(answer, Answered)
+    assert answer.raw.undecided
+    assert told.held_usd == (pytest.approx((72_000 - 8192) / 1e6) if number == "72000" else 0.0)
 
 
 @pytest.mark.parametrize("status", ["1e400", "-1", "1" + "0" * 30, '"200 OK"', "null", "[]"])

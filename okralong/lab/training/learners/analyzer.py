@@ -55,7 +55,7 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
         config = AnalyzerConfig(
             kind="heads" if recipe.kind == "heads" else "label_scorer", model=recipe.model, adapter=str(out)
         )
-        temperatures = calibrate(config, out, self.examples(held))
+        temperatures = calibrate(config, out, self.examples(held), recipe.precision)
         found = ", ".join(f"{key} {value:.2f}" for (key, _), value in zip(FIELDS, temperatures, strict=True))
         return [
             "# A trained analyzer of okralong",
@@ -63,7 +63,7 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
             f"{recipe.schedule_words()} {len(train):,} train rows, {len(held):,} validation rows.",
             f"Temperatures, measured on validation: {found}.",
             "## On validation",
-            figure_table({"": figures_of(load_analyzer(config), held)}),
+            figure_table({"": figures_of(load_analyzer(config, recipe.precision), held)}),
         ]
 
 

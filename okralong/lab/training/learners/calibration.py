@@ -35,13 +35,15 @@ Probabilities = list[npt.NDArray[np.float64]]
 """The probabilities of the three fields: an array of shape (questions, labels) for each."""
 
 
-def calibrate(config: AnalyzerConfig, folder: Path, validation: Sequence[Example]) -> Temperatures:
+def calibrate(
+    config: AnalyzerConfig, folder: Path, validation: Sequence[Example], precision: str = "float32"
+) -> Temperatures:
     """Measure the temperature of each field on ``validation``, and write them next to the weights in ``folder``.
 
     ``config`` is that of the analyzer in the folder.
     """
     write_temperatures(folder, (1.0, 1.0, 1.0))
-    said = probabilities(load_analyzer(config).analyze([each.asked for each in validation]))
+    said = probabilities(load_analyzer(config, precision).analyze([each.asked for each in validation]))
     found = []
     for number in range(len(FIELDS)):
         known = known_rows(validation, number)

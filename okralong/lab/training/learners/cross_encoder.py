@@ -70,7 +70,7 @@ class CrossEncoderDefinition(Definition["RankingRow", RankingExample]):
         self, recipe: Recipe, base: str, out: Path, train: Sequence[RankingRow], held: Sequence[RankingRow], log: Log
     ) -> list[str]:
         """Calibrate ``answerable`` on ``held``, and return the card's sections."""
-        shape = calibrate(out, held)
+        shape = calibrate(out, held, recipe.precision)
         pairs = sum(len(row.passages) for row in train)
         last = evaluations_of(log)[-1]
         figures = ", ".join(f"{name.removeprefix('eval_')} {last[name]:.3f}" for name in _FIGURES if name in last)
@@ -234,11 +234,11 @@ def _tokens_at(offsets: Tensor, inside: Tensor, start: int, end: int) -> tuple[i
     return (places[0], places[-1]) if places and int(offsets[places[-1], 1]) >= end else (-1, -1)
 
 
-def calibrate(folder: Path, held: Sequence[RankingRow]) -> CrossEncoderShape:
+def calibrate(folder: Path, held: Sequence[RankingRow], precision: str = "float32") -> CrossEncoderShape:
     """Fit the scale and shift of ``answerable`` on validation rows (Platt 1999), and write them next to the weights."""
     shape = replace(read_shape(folder), scale=1.0, shift=0.0)
     write_shape(folder, shape)
-    model = CrossEncoder.load(folder)
+    model = CrossEncoder.load(folder, precision)
     queries = [row.question for row in held for _ in row.passages]
     readings = model.read(queries, [passage for row in held for passage in row.passages])
     truth = np.array([value for row in held for value in row.answerable])

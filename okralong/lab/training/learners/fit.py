@@ -146,7 +146,7 @@ def fit_recipe(
 ) -> list[dict[str, float]]:
     """Train on examples by ``recipe``, write weights and history to ``out``, and return the history."""
     # The number of threads is given, because Ray's default for a task is one.
-    device, dtype = settle("auto", "auto", available_cores())
+    device, dtype = settle("auto", recipe.precision, available_cores())
     some, held = list(train)[: recipe.rows], list(validation)[: recipe.validation_rows]
     learner = definition_of(recipe).learner(recipe, some, base, device, dtype)
     return fit(learner, recipe, some, held, out, device, say)

@@ -163,7 +163,7 @@ def write_questions(
     done = _begin(written, mark)
     if done >= len(wanted):
         return
-    device, dtype = settle("auto", "auto", available_cores())
+    device, dtype = settle("auto", "float32", available_cores())
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(writer, dtype=dtype, use_safetensors=True)
         tokenizer: Any = AutoTokenizer.from_pretrained(writer)

@@ -62,7 +62,7 @@ class TokenClassifierDefinition(Definition["KeepRow", KeepExample]):
         """See ``Definition``."""
         from okralong.pipelines.reporting.tables import markdown_table
 
-        found = keep_figures(TokenClassifier.load(out), train, held)
+        found = keep_figures(TokenClassifier.load(out, recipe.precision), train, held)
         lines = [
             [f"{rate:.0%}", name, f"{each['f1']:.3f}", f"{each['answers']:.3f}", f"{each['asked']:.3f}"]
             for rate, by_name in found.items()

@@ -96,14 +96,14 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
             "Give that one, or train by this one first: the same command, no --report."
         )
     encode, test = encode_for(config, work), Material.read(config, data, "test")
-    generator = Generator.load(config.model)
+    generator = Generator.load(config.model, config.precision)
     parts: dict[str, dict[str, Compared]] = {}
     if config.compression:
         inputs = int(encode(["size"]).shape[1])
         compressors = {UNTRAINED: generator.new_compressor(config, inputs)}
         for name, trained in config.stages():
             if not isinstance(trained, InstructionConfig) or trained.lora is None:
-                compressors[name] = load_compressor(out / name, config.model).to(generator.device)
+                compressors[name] = load_compressor(out / name, config.model, config.precision).to(generator.device)
         seed, count = config.seed, config.figures.examples
         tasks: list[tuple[StageConfig, str, list[MixedExample]]] = [
             (
@@ -134,7 +134,7 @@ def _answers(
     if stage is None:
         return {}
     # It is untrained if nothing is compressed.
-    compressor = load_compressor(out, config.model).to(generator.device)
+    compressor = load_compressor(out, config.model, config.precision).to(generator.device)
     asked = test.asked()
     if not asked:
         return {}
@@ -144,7 +144,7 @@ def _answers(
         if stage.lora is None:  # this stage trained the compressor
             earlier = [name for name, each in config.stages() if not isinstance(each, InstructionConfig)]
             folder = out / earlier[-1] if before else out
-            compressor = load_compressor(folder, config.model).to(generator.device)
+            compressor = load_compressor(folder, config.model, config.precision).to(generator.device)
         # The order matters, because adding the adapter changes the model itself.
         asks = generator.adapted(stage, config, out / LORA) if tuned else generator
         found = answer_figures(

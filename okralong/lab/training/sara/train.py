@@ -42,6 +42,7 @@ from okralong.pipelines.answering.analyzers.label_scorer import Opening
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.models.weights import (
     EMBEDDED,
+    Precision,
     available_cores,
     causal_model,
     resolve_embedding_model,
@@ -90,7 +91,7 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
     """
     encode = encode_for(config, work)
     train, held = Material.read(config, data, "train"), Material.read(config, data, "validation")
-    generator = Generator.load(config.model)
+    generator = Generator.load(config.model, config.precision)
     compressor = generator.new_compressor(config, int(encode(["size"]).shape[1])).to(generator.device)
     for name, stage in config.stages():
         learned, watched = (
@@ -104,7 +105,7 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
         said = f"loss on validation {losses[0]:.3f} first, {min(losses):.3f} at best" if losses else "no evaluation"
         say(f"{name}: {said}")
         # The weights are read from the files, as a resumed training does, because writing rounds them to float16.
-        compressor = load_compressor(out / name, config.model).to(generator.device)
+        compressor = load_compressor(out / name, config.model, config.precision).to(generator.device)
     _gather(out, config)
 
 
@@ -283,10 +284,10 @@ class Generator:
     device: str
 
     @classmethod
-    def load(cls, name: str) -> Generator:
-        """Load a model, in bfloat16 on a GPU, else in the CPU's fast type. Raises ConfigError if it is missing."""
+    def load(cls, name: str, precision: Precision = "float32") -> Generator:
+        """Load a model. Raises ConfigError if it is missing."""
         # The number of threads is given, because Ray's default for a task is one.
-        device, dtype = settle("auto", "auto", available_cores())
+        device, dtype = settle("auto", precision, available_cores())
         path = causal_model(name)
         model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True)
         return cls(model.to(device).requires_grad_(False), AutoTokenizer.from_pretrained(path), name, device)
@@ -304,7 +305,7 @@ class Generator:
                 chunk_tokens=config.chunk_tokens,
             )
             torch.manual_seed(config.seed)
-            made = MemoryCompressor(slots, config.model)
+            made = MemoryCompressor(slots, config.model, config.precision)
             self._begin(made)
             return made
         encoder = resolve_embedding_model(config.encoder)

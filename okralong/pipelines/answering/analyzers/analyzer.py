@@ -151,8 +151,8 @@ def analyzer_keys(said: str) -> dict[str, str]:
     )
 
 
-def load_analyzer(config: AnalyzerConfig) -> Analyzer:
-    """Load the analyzer that ``config`` names into this process.
+def load_analyzer(config: AnalyzerConfig, precision: str = "auto") -> Analyzer:
+    """Load the analyzer that ``config`` names into this process; ``precision`` is for label scorers.
 
     Raises:
         ConfigError: The model or adapter cannot be loaded, or the kind is "llm" (then the run's generator analyzes).
@@ -162,7 +162,7 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
             "The analyzer llm is the run's own generator, so only `okralong answer` can use it. Choose another kind."
         )
     if config.corrupt is not None:
-        inner = load_analyzer(config.model_copy(update={"corrupt": None}))
+        inner = load_analyzer(config.model_copy(update={"corrupt": None}), precision)
         return Corrupted(inner, config.corrupt.share, config.corrupt.seed)
     if config.kind == "labels" and config.labels is not None:
         return GivenLabels.load(config.labels)
@@ -181,8 +181,9 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
     folder = config.adapter_folder()
     name = config.model if config.adapter is None else f"{config.model}+{Path(config.adapter).name}"
     # The number of threads is given, because Ray's default for an actor is one.
+    adapter = str(folder) if folder else None
     return LabelScorer.load(
-        model, str(folder) if folder else None, max_batch=config.max_batch, label=name, threads=available_cores()
+        model, adapter, max_batch=config.max_batch, precision=precision, label=name, threads=available_cores()
     )
 
 

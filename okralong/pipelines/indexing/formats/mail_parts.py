@@ -323,7 +323,7 @@ _SHOWN: Final = {
     "ATTENDEE": "Attendee",
     "DESCRIPTION": "Description",
 }
-_LINE: Final = re.compile(r"([A-Z-]{1,40})((?:;[A-Za-z-]+=(?:\"[^\"\n]*\"|[^\":;\n]*))*+):(.*)", re.DOTALL)
+_LINE: Final = re.compile(r"([A-Z-]{1,40})((?>(?:;[A-Za-z-]+=(?:\"[^\"\n]*\"|[^\":;\n]*))*)):(.*)", re.DOTALL)
 _MOMENT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
 
 

@@ -26,7 +26,7 @@ from okralong.pipelines.indexing.formats.offsets import Offsets
 from okralong.pipelines.indexing.formats.tables_of_pages import PageTables, TableReader, count_pages, document_tables
 
 PACKAGES: Final = ("rapidocr", "onnxruntime")
-INSTALL: Final = "pip install 'okralong[ocr]'"
+INSTALL: Final = "pip install '.[ocr]' in the checkout"
 
 LONGEST_SIDE: Final = 2000
 """Pixels of a page's longer side, 170 dpi for A4; 1600 takes an eighth less time but has more errors in small print. #

@@ -21,6 +21,7 @@ from okralong.pipelines.indexing.formats.ocr import (
     is_blank,
     is_scan,
 )
+from okralong.pipelines.indexing.formats.pdf_layers import with_marks
 from okralong.pipelines.indexing.formats.pdf_page import Form, Page, State, attachment_name, read_page, tidy
 from okralong.pipelines.indexing.formats.tables_of_pages import PageTables, TableReader, count_pages, document_tables
 
@@ -51,20 +52,22 @@ def read_pdf(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
             raise DocumentError(
                 f"{source.uri} is an XFA form, which only Adobe's programs show. Print it to a PDF and index that."
             )
+        is_whole = bool(pdfium.FPDF_DocumentHasValidCrossReferenceTable(pdf.raw))
+        losses = Losses()
+        pdf, layered = _with_marked_layers(pdf, data, source.uri, losses)
         form = Form(pdf)
         title = str(pdf.get_metadata_value("Title") or "").strip("\x00 ")
         day = _day(str(pdf.get_metadata_value("CreationDate") or ""))
         reader = TableReader()
-        pages = [read_page(pdf, number, form, reader) for number in range(len(pdf))]
+        pages = [read_page(pdf, number, form, reader, layered=layered) for number in range(len(pdf))]
         form.close()
         if ocr.is_on:
             pages = _after_ocr(pdf, pages, source.uri, ocr, reader)
-        losses = Losses()
         _count_losses(pages, losses, ocr)
         reader.count_losses(losses)
         losses.add("form field", "form fields", form.unread)
         _count_files(pdf, pages, losses)
-        if not pdfium.FPDF_DocumentHasValidCrossReferenceTable(pdf.raw):
+        if not is_whole:
             _count_damage(data, pages, losses)
     finally:
         pdf.close()
@@ -106,6 +109,21 @@ def _open(data: bytes, uri: str) -> pypdfium2.PdfDocument:
         raise DocumentError(
             f"{uri} is not a readable PDF ({why}). Save it again with a PDF program, or fetch it anew."
         ) from error
+
+
+def _with_marked_layers(
+    pdf: pypdfium2.PdfDocument, data: bytes, uri: str, losses: Losses
+) -> tuple[pypdfium2.PdfDocument, bool]:
+    """Return the document with marks on what is off, and whether something is."""
+    try:
+        marked = with_marks(pdf, data)
+    except ValueError:
+        losses.add("file whose layers may be off", "files whose layers may be off")
+        return pdf, False
+    if not marked:
+        return pdf, False
+    pdf.close()
+    return _open(marked, uri), True
 
 
 _DATE: Final = re.compile(r"D:(\d{4})(\d{2})(\d{2})")
@@ -187,6 +205,9 @@ def _count_losses(pages: Sequence[Page], losses: Losses, ocr: Ocr) -> None:
     ):
         count_pages(losses, kind, [at for at, page in enumerate(pages, start=1) if page.state in states], remedy)
     count_pages(losses, DOUBTFUL, [at for at, page in enumerate(pages, start=1) if page.doubtful], BETTER_SCAN)
+    hidden = [at for at, page in enumerate(pages, start=1) if page.hides_text]
+    count_pages(losses, "with text in layers that are off", hidden)
+    losses.add("hidden note or form field", "hidden notes or form fields", sum(page.hidden_notes for page in pages))
     losses.add("picture", "pictures", sum(page.pictures for page in pages))
     losses.add("sound, film or 3D model", "sounds, films or 3D models", sum(page.media for page in pages))
 
@@ -220,6 +241,9 @@ def _why_no_text(uri: str, pages: Sequence[Page], ocr: Ocr) -> str:
     elif states == {"damaged"}:
         what = f"{counted(len(pages), 'page')}, all of them damaged"
         return f"{uri} has {what}. Save it again with a PDF program, or fetch it anew."
+    elif any(page.hides_text for page in pages):
+        what = "all of its text is in layers that are off"
+        return f"{uri} has {counted(len(pages), 'page')}, and {what}. Switch them on and save it, or leave it out."
     else:
         what = "no text layer; it seems to be a scan"
     return f"{uri} has {counted(len(pages), 'page')} and {what}. {why}"

@@ -15,6 +15,7 @@ import pypdfium2.raw as pdfium
 from okralong.pipelines.indexing.documents import newlines
 from okralong.pipelines.indexing.formats.legible import is_legible, without_turned_words
 from okralong.pipelines.indexing.formats.page_lines import PageTable
+from okralong.pipelines.indexing.formats.pdf_layers import without_what_is_off
 from okralong.pipelines.indexing.formats.pdf_raised import characters, with_marks_apart
 from okralong.pipelines.indexing.formats.pdf_words import words_and_rules
 from okralong.pipelines.indexing.formats.tables_of_pages import TableReader, may_have_tables
@@ -42,16 +43,22 @@ class Page:
     """Whether OCR could hardly read it."""
     tables: tuple[PageTable, ...] = ()
     """With offsets into ``text``."""
+    hides_text: bool = False
+    """Whether layers that are off have text."""
+    hidden_notes: int = 0
 
     def with_notes(self) -> str:
         """Return the text, and below it the notes and form fields."""
         return "\n\n".join(filter(None, (self.text, "\n".join(self.notes))))
 
 
-def read_page(pdf: pypdfium2.PdfDocument, number: int, form: Form, reader: TableReader) -> Page:
-    """Read the page with this index, from 0."""
+def read_page(
+    pdf: pypdfium2.PdfDocument, number: int, form: Form, reader: TableReader, *, layered: bool = False
+) -> Page:
+    """Read the page with this index, from 0; in a ``layered`` file what is off is marked."""
     try:
         page = pdf[number]
+        hides_text = layered and without_what_is_off(page)
         textpage = page.get_textpage()
     except pypdfium2.PdfiumError:
         return Page("", "damaged")
@@ -68,7 +75,10 @@ def read_page(pdf: pypdfium2.PdfDocument, number: int, form: Form, reader: Table
     tables = _tables(page, textpage, text, reader, number + 1) if state in ("text", "partly") else ()
     textpage.close()
     page.close()
-    return Page(text, state, noted.lines, noted.files, pictures, noted.media, tables=tables)
+    return Page(
+        text, state, noted.lines, noted.files, pictures, noted.media,
+        tables=tables, hides_text=hides_text, hidden_notes=noted.hidden,
+    )  # fmt: skip
 
 
 _MOST_CHARS: Final = 50_000
@@ -264,14 +274,20 @@ class _Annotations:
 
     def __init__(self, page: Any, form: Form) -> None:
         self._page, self._form = page, form
-        self._lines: dict[str, None] = {}
+        self._shown: dict[str, None] = {}
+        self._hidden: dict[str, None] = {}
         self.files: list[str] = []
         self.media = 0
 
     @property
     def lines(self) -> list[str]:
         """Distinct lines in the order of the page; a field may have several boxes."""
-        return list(self._lines)
+        return list(self._shown)
+
+    @property
+    def hidden(self) -> int:
+        """The number of lines that a viewer does not show."""
+        return len(self._hidden.keys() - self._shown.keys())
 
     def read(self) -> None:
         """Read all annotations of the page."""
@@ -280,41 +296,44 @@ class _Annotations:
             if not annotation:
                 continue
             kind = pdfium.FPDFAnnot_GetSubtype(annotation)
-            if kind != pdfium.FPDF_ANNOT_LINK and not pdfium.FPDFAnnot_GetFlags(annotation) & _NOT_SHOWN:
-                self._read(annotation, kind)
+            is_shown = not pdfium.FPDFAnnot_GetFlags(annotation) & _NOT_SHOWN
+            if line := self._line(annotation, kind):
+                (self._shown if is_shown else self._hidden)[line] = None
+            if is_shown:
+                self._count(annotation, kind)
             pdfium.FPDFPage_CloseAnnot(annotation)
 
-    def _read(self, annotation: Any, kind: int) -> None:
+    def _line(self, annotation: Any, kind: int) -> str:
+        """Return what an annotation says, "" for nothing."""
         if kind == pdfium.FPDF_ANNOT_WIDGET:
-            self._field(annotation)
-        elif kind == pdfium.FPDF_ANNOT_FREETEXT:
-            self._say(_value(annotation, b"Contents"))
-        elif kind in _COMMENTS:
-            author, said = _value(annotation, b"T"), _value(annotation, b"Contents")
-            self._say(said and (f"Comment ({author}): {said}" if author else f"Comment: {said}"))
+            return self._field(annotation)
+        if kind == pdfium.FPDF_ANNOT_FREETEXT:
+            return _value(annotation, b"Contents")
+        if kind not in _COMMENTS:
+            return ""
+        author, said = _value(annotation, b"T"), _value(annotation, b"Contents")
+        return said and (f"Comment ({author}): {said}" if author else f"Comment: {said}")
+
+    def _count(self, annotation: Any, kind: int) -> None:
         if kind == pdfium.FPDF_ANNOT_FILEATTACHMENT:
             self.files.append(attachment_name(pdfium.FPDFAnnot_GetFileAttachment(annotation)))
         self.media += kind in _MEDIA
 
-    def _field(self, widget: Any) -> None:
+    def _field(self, widget: Any) -> str:
         form = self._form.handle()
         if not form:
-            return
+            return ""
         kind = pdfium.FPDFAnnot_GetFormFieldType(form, widget)
         flags = pdfium.FPDFAnnot_GetFormFieldFlags(form, widget)
         if kind not in (*_TICKED, *_TYPED) or (kind == pdfium.FPDF_FORMFIELD_TEXTFIELD and flags & _PASSWORD):
-            return
+            return ""
         state = _value(widget, b"AS") if kind in _TICKED else ""  # PDFium knows only ticks that it can draw
         value = state or _string(pdfium.FPDFAnnot_GetFormFieldValue, form, widget)
         if not value or (kind in _TICKED and value == "Off"):
-            return
+            return ""
         name = _string(pdfium.FPDFAnnot_GetFormFieldAlternateName, form, widget)
         name = name or _string(pdfium.FPDFAnnot_GetFormFieldName, form, widget)
-        self._say(f"{name}: {value}" if name else value)
-
-    def _say(self, line: str) -> None:
-        if line:
-            self._lines[line] = None
+        return f"{name}: {value}" if name else value
 
 
 def _value(annotation: Any, key: bytes) -> str:

@@ -150,7 +150,10 @@ class _Grid:
 
 
 def _text(cell: Cell) -> str:
+    """Return the text of a cell as a person sees it, "" if it is only blanks."""
     words = cell.shown()
+    if not words.strip():
+        return ""
     return _Figure(words) if isinstance(cell.value, int | float) and not isinstance(cell.value, bool) else words
 
 

@@ -27,6 +27,7 @@ from okralong.pipelines.llm.providers.stainless import RAW, StainlessProvider, o
 from okralong.pipelines.llm.rate_limit import LimitHeaders, RateLimitHeaders
 from okralong.pipelines.llm.records import Call, custom_id
 from okralong.pipelines.llm.request import PREFIX_CHARS, LlmRequest
+from okralong.pipelines.llm.usage import added, mapping
 
 PATH: Final = "/v1/messages"
 BATCHES: Final = "/v1/messages/batches"
@@ -290,22 +291,22 @@ class AnthropicDialect(Dialect):
         if kind == "error":
             return found
         if kind == "message_start":
-            message = _mapping(found.get("message"))
-            self._usage |= _mapping(message.get("usage"))
+            message = mapping(found.get("message"))
+            self._usage |= mapping(message.get("usage"))
             begun = {"model": message.get("model"), "choices": [{"index": 0, "delta": {}}], **self._told()}
             self._usage["output_tokens"] = 0  # the count so far; one that stays is no count of the reply
             return begun
         if kind == "content_block_start":
             return _chunk(_delta_of_block(found.get("content_block")))
         if kind == "content_block_delta":
-            delta = _mapping(found.get("delta"))
+            delta = mapping(found.get("delta"))
             name = {"text_delta": "text", "thinking_delta": "thinking"}.get(str(delta.get("type")), "")
             return _chunk({{"text": "content"}.get(name, name): delta.get(name)}) if name else {}
         if kind == "message_delta":
             # The counts are cumulative, and some events leave out those that have not changed.
-            told = {name: count for name, count in _mapping(found.get("usage")).items() if count is not None}
+            told = {name: count for name, count in mapping(found.get("usage")).items() if count is not None}
             self._usage |= told
-            return {"choices": [self._end(_mapping(found.get("delta")), {}, "delta")], **self._told()}
+            return {"choices": [self._end(mapping(found.get("delta")), {}, "delta")], **self._told()}
         self.done = self.done or kind == "message_stop"
         return {}
 
@@ -313,7 +314,7 @@ class AnthropicDialect(Dialect):
         """Return a choice with the reason of the reply's end."""
         reason = told.get("stop_reason")
         if reason == "refusal":
-            details = _mapping(told.get("stop_details"))
+            details = mapping(told.get("stop_details"))
             why = str(details.get("explanation") or details.get("category") or "its safety classifiers ended the reply")
             message["refusal"] = why[:1000]
         finish = FINISHED.get(reason, reason) if isinstance(reason, str) else None
@@ -321,29 +322,23 @@ class AnthropicDialect(Dialect):
 
     def _told(self) -> dict[str, Any]:
         """Return usage and tier. The prompt counts tokens that were read from the cache or written to it."""
-        read, written = (self._usage.get(f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
-        fresh: Any = self._usage.get("input_tokens")
-        output = self._usage.get("output_tokens")
         tier = {"service_tier": self._usage.get("service_tier")}
-        if not all(isinstance(count, int) and not isinstance(count, bool) for count in (read, written, fresh, output)):
+        if "input_tokens" not in self._usage and not self._usage.get("output_tokens"):
             return tier
-        thought = _mapping(self._usage.get("output_tokens_details")).get("thinking_tokens")
+        read, written = (self._usage.get(f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
+        thought = mapping(self._usage.get("output_tokens_details")).get("thinking_tokens")
         usage = {
-            "prompt_tokens": fresh + read + written,
-            "completion_tokens": output,
+            "prompt_tokens": added(self._usage.get("input_tokens"), read, written),
+            "completion_tokens": self._usage.get("output_tokens"),
             "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": written},
             "completion_tokens_details": {"reasoning_tokens": thought},
         }
         return tier | {"usage": usage}
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _delta_of_block(block: object) -> dict[str, Any]:
     """Return a content block as part of a chat message."""
-    told = _mapping(block)
+    told = mapping(block)
     kind = str(told.get("type"))
     if kind == "text":
         return {"content": str(told.get("text") or "")}
@@ -424,10 +419,10 @@ class AnthropicBatches(BatchApi):
         found: dict[int, list[RemoteBatch]] = {}
         after: dict[str, Any] = {}
         while names.keys() - found.keys():
-            listed = _mapping(
+            listed = mapping(
                 await self._http.get(BATCHES, cast_to=object, options={"params": {"limit": PAGE, **after}})
             )
-            batches = [_mapping(each) for each in listed.get("data") or []]
+            batches = [mapping(each) for each in listed.get("data") or []]
             for each in batches:
                 if _created(each) < oldest - CLOCKS_DIFFER:
                     return found
@@ -473,7 +468,7 @@ class AnthropicBatches(BatchApi):
             return translated | {"response": {"status_code": 200, "body": body}}
         if kind == "errored":
             told = result["error"]
-            status = STATUSES.get(str(_mapping(told.get("error")).get("type")), 500)
+            status = STATUSES.get(str(mapping(told.get("error")).get("type")), 500)
             response = {"status_code": status, "request_id": told.get("request_id"), "body": told}
             return translated | {"response": response}
         return translated | {"error": {"code": name_of(kind), "message": "the request was not processed"}}
@@ -486,11 +481,11 @@ def _created(batch: Mapping[str, Any]) -> datetime:
 
 def _read(told: object) -> RemoteBatch:
     """Convert a batch as it came. Raises ValueError if it has no id or status."""
-    batch = _mapping(told)
+    batch = mapping(told)
     status = batch.get("processing_status")
     if not isinstance(status, str):
         raise ValueError("a batch without a processing_status")
-    counts = {name: whole(count) for name, count in _mapping(batch.get("request_counts")).items()}
+    counts = {name: whole(count) for name, count in mapping(batch.get("request_counts")).items()}
     known = [count for count in counts.values() if count is not None]
     if status == "ended":
         cancelled = counts.get("canceled") or batch.get("cancel_initiated_at")

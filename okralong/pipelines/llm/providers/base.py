@@ -15,13 +15,14 @@ from typing import Any, ClassVar, Final
 
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import Message
-from okralong.pipelines.llm.completion import Bounds, Received
+from okralong.pipelines.llm.completion import Received
 from okralong.pipelines.llm.config import PROVIDERS, EndpointConfig
 from okralong.pipelines.llm.errors import ApiError, Asked
 from okralong.pipelines.llm.providers.fields import RequestFields, WireFields
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.records import NAME_CHARS, Call
 from okralong.pipelines.llm.request import LlmRequest, prefix_key
+from okralong.pipelines.llm.usage import Bounds
 
 CHECK_TIMEOUT_S: Final = 10.0
 MOST_NAMED: Final = 100  # project default

@@ -11,8 +11,6 @@ from okralong.pipelines.llm.errors import LIMITS, ApiError
 
 LEFT_OUT: Final = ("temperature", "top_p", "seed", "prompt_cache_key", "stop")
 """Fields that are left out if an endpoint refuses them, since replies are about as good without."""
-WHOLE_REPLIES: Final = "replies that are not streamed"
-"""The refusal of an endpoint that only streams its replies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class RequestFields:
 
     If an endpoint refuses one of our own (strict) schemas, later requests have no schema; if it refuses a user's
     schema, only that schema is left out. Replies are requested as streams, since a stream that exceeds its limit can be
-    aborted, until the endpoint refuses to stream or a reply comes without its usage.
+    aborted, until the endpoint refuses to stream.
     """
 
     def __init__(
@@ -51,11 +49,8 @@ class RequestFields:
         """If ``schema_optional`` is False, the JSON schema of a reply is never left out."""
         self.limit_field = limit_field
         self._wire = wire or WireFields()
-        self.streams = False
-        """True if the endpoint streamed its last reply."""
         self._schema_optional = schema_optional
-        self._stream = self._may_stream = stream
-        self._must_stream = False
+        self._stream = stream
         self._stream_options = self._wire.stream_options
         self._refused: set[str] = set()
         self._no_schema = False
@@ -75,14 +70,6 @@ class RequestFields:
             return {}
         return {"stream": True} | ({"stream_options": {"include_usage": True}} if self._stream_options else {})
 
-    def note_reply(self, streamed: bool, usage_told: bool) -> bool:
-        """Note a reply. Return True if it came without usage, so that later replies are not streamed."""
-        self.streams = streamed
-        if streamed and not usage_told and not self._must_stream:
-            self.streams = self._stream = False
-            return True
-        return False
-
     def is_news(self, refused: str) -> bool:
         """Return whether this is the first refusal of a field; calls already in flight may bring further ones."""
         new = refused not in self._noted
@@ -97,10 +84,7 @@ class RequestFields:
         if api_error.body is None:
             return ""
         if api_error.wants_stream:
-            if "stream" in sent or not self._may_stream:
-                return ""
-            self._stream = self._must_stream = True
-            return WHOLE_REPLIES
+            return ""
         named = api_error.refused(sent)
         if renamed := self._renamed_limit(api_error, sent):
             return renamed
@@ -112,7 +96,7 @@ class RequestFields:
                 self._refused.add(name)
                 return name
         if "stream" in sent and api_error.about_streams:
-            self._stream = self._may_stream = False
+            self._stream = False
             return "stream"
         if self._wire.format in sent and api_error.refuses_format:
             if json_schema is None:

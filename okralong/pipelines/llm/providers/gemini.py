@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from okralong.pipelines.llm.completion import Dialect
+from okralong.pipelines.llm.usage import added, mapping
 
 FINISHED: Final = {
     "STOP": "stop",
@@ -75,21 +76,16 @@ def _message(parts: object) -> dict[str, Any]:
 def _usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
     if "promptTokenCount" not in told:
         return None
-    parts = [told.get(name) or 0 for name in ("candidatesTokenCount", "thoughtsTokenCount")]
-    right = all(isinstance(part, int) and part >= 0 for part in parts)
+    written, thought = (told.get(name) or 0 for name in ("candidatesTokenCount", "thoughtsTokenCount"))
     return {
         "prompt_tokens": told["promptTokenCount"],
-        "completion_tokens": sum(parts) if right else None,
+        "completion_tokens": added(written, thought),
+        "total_tokens": told.get("totalTokenCount"),
         "prompt_tokens_details": {"cached_tokens": told.get("cachedContentTokenCount") or 0},
-        "completion_tokens_details": {"reasoning_tokens": parts[1]},
+        "completion_tokens_details": {"reasoning_tokens": thought},
     }
 
 
 def _logprobs(chosen: object) -> list[dict[str, Any]]:
     found = map(mapping, chosen if isinstance(chosen, list) else [])
     return [{"token": each.get("token"), "logprob": each.get("logProbability")} for each in found]
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return ``value`` if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}

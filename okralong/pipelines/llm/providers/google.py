@@ -22,7 +22,7 @@ import openai
 from google.genai import errors, types
 
 from okralong.pipelines.core.tokens import CountTokens
-from okralong.pipelines.llm.completion import Bounds, CutOff, Received, receive
+from okralong.pipelines.llm.completion import CutOff, Received, receive
 from okralong.pipelines.llm.config import ROOM_FOR_THOUGHT, EndpointConfig
 from okralong.pipelines.llm.error_body import plain_words, read_error, shortened
 from okralong.pipelines.llm.errors import (
@@ -37,10 +37,11 @@ from okralong.pipelines.llm.errors import (
 )
 from okralong.pipelines.llm.providers.base import CHECK_TIMEOUT_S, BatchApi, Connection, Failure, Provider
 from okralong.pipelines.llm.providers.fields import RequestFields, WireFields
-from okralong.pipelines.llm.providers.gemini import TOO_LONG, GeminiDialect, mapping
+from okralong.pipelines.llm.providers.gemini import TOO_LONG, GeminiDialect
 from okralong.pipelines.llm.providers.google_batches import LAST_RESPONSE, GoogleBatches
 from okralong.pipelines.llm.providers.stainless import open_http
 from okralong.pipelines.llm.request import LlmRequest
+from okralong.pipelines.llm.usage import Bounds, mapping
 
 VERSION: Final = "v1beta"
 """The version of the API that has batches and JSON schemas (https://ai.google.dev/gemini-api/docs/api-versions)."""

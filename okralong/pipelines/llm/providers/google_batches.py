@@ -17,8 +17,9 @@ from google.genai import errors, types
 from google.genai.client import AsyncClient
 
 from okralong.pipelines.llm.providers.base import BatchApi, BatchError, RemoteBatch, checked_id, whole
-from okralong.pipelines.llm.providers.gemini import TOO_LONG, GeminiDialect, mapping
+from okralong.pipelines.llm.providers.gemini import TOO_LONG, GeminiDialect
 from okralong.pipelines.llm.records import Call
+from okralong.pipelines.llm.usage import mapping
 
 LAST_RESPONSE: ContextVar[httpx2.Response | None] = ContextVar("response", default=None)
 """The last response that the current task received: the SDK's objects lack some of what it says."""

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from okralong.pipelines.core.tokens import CountTokens
-from okralong.pipelines.llm.completion import Bounds, CutOff, Dialect, Received, receive
+from okralong.pipelines.llm.completion import CutOff, Dialect, Received, receive
 from okralong.pipelines.llm.config import EndpointConfig
 from okralong.pipelines.llm.error_body import plain_words, read_error, shortened
 from okralong.pipelines.llm.errors import (
@@ -20,8 +20,9 @@ from okralong.pipelines.llm.errors import (
     root_cause,
     scrub,
 )
-from okralong.pipelines.llm.network import bound_error_page, check_proxy, trust
+from okralong.pipelines.llm.network import bound_error_page, check_proxy, stay, trust
 from okralong.pipelines.llm.providers.base import CHECK_TIMEOUT_S, Connection, Failure, Provider
+from okralong.pipelines.llm.usage import Bounds
 
 RAW: Final = {"X-Stainless-Raw-Response": "stream"}
 """The header with which the SDK returns a response with its headers and its unread body."""
@@ -43,6 +44,7 @@ def open_http(sdk: ModuleType, connection: Connection) -> tuple[Any, Any]:
         check_proxy(connection.address)
         kind = sdk.DefaultAsyncHttpxClient if connection.uploads else sdk.DefaultAioHttpClient
         http = kind(verify=context or True, timeout=timeout, event_hooks={"response": [bound_error_page]})
+    http.event_hooks["response"].append(stay)
     if (on_headers := connection.on_headers) is not None:
 
         async def heard(response: Any) -> None:
