@@ -110,8 +110,10 @@ def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
     finished = {query for query, status in state.statuses.items() if status in FINAL and query not in reopened}
     disowned = {query: ended[query] for query in reopened if state.statuses.get(query) in RETRIED}
     ledger = _replay_ledger(log, state, finished)
-    owed = _replay_journal(log, state, {query: ended[query] for query in finished}, disowned)
-    _settle_owed(state, owed, ledger)
+    # A repair may have put ledger rows aside, but the journal has the calls, also those of finished questions.
+    repaired = bool(log.tables["ledger"].folder.names(".damaged"))
+    owed = _replay_journal(log, state, {query: ended[query] for query in finished}, disowned, repaired)
+    _settle_owed(state, owed, ledger, finished)
     return state
 
 
@@ -157,19 +159,22 @@ def _possible(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _replay_journal(
-    log: RunLog, state: RunState, finished: dict[str, datetime], disowned: dict[str, datetime]
+    log: RunLog, state: RunState, finished: dict[str, datetime], disowned: dict[str, datetime], whole: bool
 ) -> dict[CallKey, dict[str, Any]]:
     """Restore unfinished questions; return the calls that may lack a ledger row.
 
     The calls of a finished question got a ledger row before its answers row was written. Only later calls may lack one:
-    those of a process that had reopened the question, or of a branch that was still running.
+    those of a process that had reopened the question, or of a branch that was still running. With ``whole``, any may.
     """
     ids, times = pa.array(list(finished), pa.string()), pa.array(list(finished.values()), pa.timestamp("us", tz="UTC"))
     owed: dict[CallKey, dict[str, Any]] = {}
     for batch in log.tables["journal"].read_fragments():
         log.next_seq = max(log.next_seq, int(pc.max(batch["seq"]).as_py() or 0) + 1)
         end = pc.take(times, pc.index_in(batch["query_id"], ids))
-        for row in batch.filter(pc.fill_null(pc.greater(batch["written_at"], end), True)).to_pylist():
+        late = pc.fill_null(pc.greater(batch["written_at"], end), True)
+        if whole:
+            late = pc.or_(late, pc.is_in(batch["kind"], pa.array(["request", "reply"])))
+        for row in batch.filter(late).to_pylist():
             step = JournalRow(
                 row["query_id"], row["path"], row["kind"], row["body"], row["sample"], row["request_hash"]
             )
@@ -182,7 +187,7 @@ def _replay_journal(
     return owed
 
 
-def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table) -> None:
+def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table, finished: set[str]) -> None:
     """Add the calls that lack a ledger row, and collect the rows to write."""
     known = ledger.filter(pc.is_in(ledger["call_id"], pa.array([call_id for call_id, _ in owed], pa.string())))
     for key in zip(known["call_id"].to_pylist(), known["attempt"].to_pylist(), strict=True):
@@ -192,7 +197,9 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
         state.to_write.append(row)
         if row["status"] in USED:
             usage = usage_of(row)
-            state.question(row["query_id"]).pay(row)
+            if row["query_id"] not in finished:
+                state.question(row["query_id"]).pay(row)
+            state.undecided = state.undecided or BEYOND_WINDOW in row["error"]
             state.calls += 1
             state.usage += usage
             state.settled_usd += row["cost_usd"]
