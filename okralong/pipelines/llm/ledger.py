@@ -233,9 +233,12 @@ class RunLedger:
             return self._overlong_in_a_row
         step: JournalRow | None = None
         if outcome.status == "unknown":
-            self._budget.hold_unknown(call.key)
-            outcome = replace(outcome, cost_usd=self._reserved_in_full(call).reserved_usd)
+            self._budget.hold_unknown(call.key, outcome.cost_usd)
+            outcome = replace(outcome, cost_usd=max(outcome.cost_usd, self._budget.held_usd(call.key)))
         else:
+            if outcome.unreported:
+                unseen_usd = self._budget.unseen_usd(call.key, outcome.cost_usd)
+                outcome = replace(outcome, held_usd=max(outcome.held_usd, unseen_usd))
             self._budget.settle(call.key, outcome.cost_usd, overlong=outcome.overlong)
         if outcome.status in USED:
             self._overlong_in_a_row = self._overlong_in_a_row + 1 if outcome.overlong else 0

@@ -94,14 +94,14 @@ class Call:
 class Outcome:
     """How an attempt ended.
 
-    If the status is "unknown", the request may have been billed, and ``cost_usd`` is the reserve. If it is "cached",
-    nothing was sent: another run was billed the tokens in ``usage``, and ``cost_usd`` is 0.
+    If the status is "unknown", the request may have been billed, and ``cost_usd`` is at least the reserve. If it is
+    "cached", nothing was sent: another run was billed the tokens in ``usage``, and ``cost_usd`` is 0.
 
     ``reply`` is the reply as JSON for the journal, "" without one. ``snapshot``, ``system_fingerprint`` and
     ``service_tier`` are the model, server and tier that the reply names. ``overlong`` is True if the endpoint ignored
-    the limit of the reply, and ``undecided`` if a person must decide whether its usage is true. ``held_usd`` may have
-    been billed in addition to ``cost_usd``. ``first_token_s`` is the part of ``latency_s`` before the first token, None
-    if unknown.
+    the limit of the reply, ``undecided`` if a person must decide whether its usage is true, and ``unreported`` if it
+    did not say what it bills. ``held_usd`` may have been billed in addition to ``cost_usd``. ``first_token_s`` is the
+    part of ``latency_s`` before the first token, None if unknown.
     """
 
     call: Call
@@ -118,6 +118,7 @@ class Outcome:
     service_tier: str = ""
     overlong: bool = False
     undecided: bool = False
+    unreported: bool = False
     held_usd: float = 0.0
     first_token_s: float | None = None
 
