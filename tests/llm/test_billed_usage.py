@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import CallFailed, EndpointError, OverBudget, Usage
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.usage import LARGEST_WINDOW, Booked, Trust
 from tests.fakes.openai_server import FakeOpenAI, Trouble
-from tests.llm.tools import PRICE, ask, client_over, config_for, rows
+from tests.llm.tools import PRICE, ask, client_over, config_for, rows, until
 
 OURS = Usage(100, 0, 20)
 TRUST = Trust(8192)
@@ -238,3 +240,31 @@ async def test_three_aborted_replies_stop_the_run_and_the_rest_is_held(tmp_path:
     assert totals.settled_usd < whole <= totals.settled_usd + totals.unknown_usd
     found = rows(tmp_path, "ledger")
     assert [row["status"] for row in found].count("ok") == [row["status"] for row in found].count("unknown") == 3
+
+
+async def test_calls_of_a_killed_process_are_held_at_what_replies_of_the_run_cost(tmp_path: Path) -> None:
+    """Else each kill would hide the thought of the calls in flight from the budget."""
+    with FakeOpenAI() as server:
+        server.hidden = (0, 2560)
+        config = config_for(server)
+        for start in range(3):
+            server.hold_after = None
+            async with client_over(tmp_path, config, cap_usd=1.0) as (client, ledger):
+                if not start:
+                    await client.complete("q", "generate", "generate", ask("What?"))
+                sent = server.hold_after = len(server.received)
+                waits = asyncio.create_task(client.complete(f"q{start}", "generate", "generate", ask(f"{start}?")))
+                await until(lambda sent=sent: len(server.received) > sent)  # type: ignore[misc]
+                ledger.abandon()
+                ledger._closed = True
+                waits.cancel()
+                await asyncio.gather(waits, return_exceptions=True)
+        server.hold_after = None
+        ledger = RunLedger(Folder.of(tmp_path), 1.0)
+        totals = await ledger.totals()
+        await ledger.close()
+        true = sum(PRICE.most(one.prompt_tokens or 20, 2560) for one in server.received)
+        assert true <= totals.settled_usd + totals.unknown_usd <= 1.5 * true
+        assert sum(row["cost_usd"] for row in rows(tmp_path, "ledger")) == pytest.approx(
+            totals.settled_usd + totals.unknown_usd
+        )

@@ -185,9 +185,13 @@ def unknown(call: Call, error: str, http_status: int = 0, latency_s: float = 0.0
     return Outcome(call, "unknown", http_status, Usage(), call.reserved_usd, latency_s, error=error)
 
 
+REST: Final = "-rest"
+"""What the id of such an attempt ends in."""
+
+
 def rest_of(outcome: Outcome) -> Outcome:
     """Return what may have been billed in addition to a reply's cost, as an attempt of its own that stays unknown."""
-    call = replace(outcome.call, call_id=f"{outcome.call.call_id}-rest", reserved_usd=outcome.held_usd, body="{}")
+    call = replace(outcome.call, call_id=f"{outcome.call.call_id}{REST}", reserved_usd=outcome.held_usd, body="{}")
     return unknown(call, "beyond what was booked for the reply of the same call", http_status=200)
 
 
@@ -210,9 +214,13 @@ def row_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def intent_body(call: Call) -> str:
-    """Return the body of a ``request`` row: the attempt as an unsettled ledger row, and the request as sent."""
-    row = ledger_row(unknown(call, "no outcome was written: the process that made this call ended first"))
+def intent_body(call: Call, held_usd: float = 0.0) -> str:
+    """Return the body of a ``request`` row: the attempt as an unsettled ledger row, and the request as sent.
+
+    ``held_usd`` is what is held for it, if that is more than its reserve.
+    """
+    lost = unknown(call, "no outcome was written: the process that made this call ended first")
+    row = ledger_row(replace(lost, cost_usd=max(lost.cost_usd, held_usd)))
     # The request is already JSON, and long.
     return f'{{"call":{json.dumps(row_to_json(row), separators=(",", ":"))},"request":{call.body}}}'
 

@@ -1,7 +1,8 @@
 """Restore the state of a run from its folder: finished questions, recorded steps of the others, and money spent.
 
 A call that has an intent in the journal but no outcome was in flight when its process ended. It is not known whether it
-was billed, so it gets a ledger row with the status "unknown", which holds its full reserve.
+was billed, so it gets a ledger row with the status "unknown", which holds its full reserve, times the largest ratio of
+a reply's cost to its reserve if one of the run cost more than that.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from okralong.pipelines.llm.journal import (
     read_settled,
 )
 from okralong.pipelines.llm.records import (
+    REST,
     USED,
     CallKey,
     models_named,
@@ -73,7 +75,8 @@ class QuestionState:
 class RunState:
     """The state of a run at its start. ``to_write`` has the ledger rows that the last process did not write.
 
-    ``undecided`` is True if a usage was reported that a person must decide on (see ``usage.Booked``).
+    ``share`` is the largest ratio of a reply's cost to its reserve, but at least 1. ``undecided`` is True if a usage
+    was reported that a person must decide on (see ``usage.Booked``).
     """
 
     statuses: dict[str, str] = field(default_factory=dict)
@@ -85,6 +88,7 @@ class RunState:
     failures: int = 0
     snapshots: Counter[Snapshot] = field(default_factory=Counter)
     undecided: bool = False
+    share: float = 1.0
     to_write: list[dict[str, Any]] = field(default_factory=list)
 
     def question(self, query_id: str) -> QuestionState:
@@ -128,10 +132,13 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
     state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _TOKENS))
     state.undecided = bool(pc.any(pc.match_substring(ledger["error"], BEYOND_WINDOW)).as_py())
     state.settled_usd = math.fsum(paid["cost_usd"].to_pylist())
+    shares = zip(paid["cost_usd"].to_pylist(), paid["reserved_usd"].to_pylist(), strict=True)
+    state.share = max([1.0, *(cost / reserve for cost, reserve in shares if reserve > 0)])
     for row in paid.group_by(list(Snapshot._fields)).aggregate([("call_id", "count")]).to_pylist():
         state.snapshots[origin(row)] += row["call_id_count"]
     for row in ledger.filter(pc.equal(ledger["status"], "unknown")).to_pylist():
-        state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"]
+        rest = row["call_id"].endswith(REST)  # no call, but what one may have cost beyond its reply
+        state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"] if rest else _in_full(row, state.share)
     open_again = pc.invert(pc.is_in(paid["query_id"], pa.array(list(finished), pa.string())))
     for row in paid.filter(open_again).to_pylist():
         state.question(row["query_id"]).pay(row)
@@ -156,6 +163,11 @@ def _possible(row: dict[str, Any]) -> dict[str, Any]:
         return row
     note = "the endpoint reported a usage that cannot be true; the reserve is the cost"
     return {**row, **dict.fromkeys(_TOKENS, 0), "cost_usd": row["reserved_usd"], "error": note}
+
+
+def _in_full(row: Mapping[str, Any], share: float) -> float:
+    """Return what is held for an unknown attempt, if replies of the run cost up to ``share`` times their reserve."""
+    return max(float(row["cost_usd"]), share * float(row["reserved_usd"]))
 
 
 def _replay_journal(
@@ -194,6 +206,8 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
         owed.pop(key, None)
     for key, call in owed.items():
         row = _possible(row_from_json(call))
+        if row["status"] == "unknown":
+            row["cost_usd"] = _in_full(row, state.share)
         state.to_write.append(row)
         if row["status"] in USED:
             usage = usage_of(row)
