@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ArchiveError
+from okralong.pipelines.core.types import ArchiveError, EndpointError
 from okralong.pipelines.llm.journal import RunLog, read_run_table, repair
 from okralong.pipelines.llm.ledger import RunLedger
 from tests.fakes.openai_server import FakeOpenAI
@@ -147,6 +147,51 @@ async def test_a_damaged_run_sends_nothing_until_it_is_repaired_and_then_pays_fo
         settled = sum(row["cost_usd"] for row in found if row["status"] == "ok")
         held = sum(row["cost_usd"] for row in found if row["status"] == "unknown")
         assert settled <= server.bill_usd <= settled + held
+
+
+@pytest.mark.parametrize(
+    "rest", [b"", bytes(4096), b"OKRA", b"OKRALOG2" + bytes(4096)], ids=["empty", "zeros", "cut", "header"]
+)
+def test_a_log_of_which_nothing_is_left_is_named(tmp_path: Path, rest: bytes) -> None:
+    killed(tmp_path)
+    (tmp_path / SEGMENT).write_bytes(rest)
+    with pytest.raises(ArchiveError, match="is damaged at byte"):
+        RunLog.open(Folder.of(tmp_path)).close()
+
+
+def test_a_killed_writer_leaves_no_segment_without_schemas(tmp_path: Path) -> None:
+    """The next writer removes what it had begun."""
+    RunLog.open(Folder.of(tmp_path)).close()
+    begun = tmp_path / f"{SEGMENT}.partial"
+    begun.write_bytes(bytes(4096))
+    killed(tmp_path)
+    assert not begun.exists()
+    assert len(failures(Folder.of(tmp_path))) == COMMITS
+
+
+async def test_costs_of_a_damaged_ledger_are_restored_from_the_journal(tmp_path: Path) -> None:
+    """Else a repaired run could spend its budget twice, and would forget a usage that a person must decide on."""
+    with FakeOpenAI() as server:
+        config = config_for(server)
+        async with client_over(tmp_path, config) as (client, ledger):
+            await client.complete("q0", "generate", "generate", ask("What?"))
+            await ledger.finish({"query_id": "q0", "question": "What?", "status": "answered", "answer": "Paris"})
+            server.hidden = (0, 72_000)
+            with pytest.raises(EndpointError, match=r"llm\.trust_usage"):
+                await client.complete("q1", "generate", "generate", ask("What?"))
+            spent = (await ledger.totals()).settled_usd
+    (part,) = (tmp_path / "ledger").glob("*.parquet")
+    part.write_bytes(part.read_bytes()[:-20])
+    (lost,) = repair(Folder.of(tmp_path))
+    assert "ledger" in lost
+    for _ in range(2):
+        ledger = RunLedger(Folder.of(tmp_path), 1.0)
+        assert await ledger.answered() == {"q0": "answered"}
+        assert await ledger.begun() == {"q1"}
+        assert (await ledger.totals()).settled_usd == pytest.approx(spent)
+        with pytest.raises(EndpointError, match=r"llm\.trust_usage"):
+            await ledger.reserve(("new", 1), "q2", 0.001)
+        await ledger.close()
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped"])

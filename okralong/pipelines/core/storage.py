@@ -123,7 +123,7 @@ class Folder:
         """Raise ArchiveError for what pyarrow raises while it reads a damaged Parquet file."""
         try:
             yield
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError, UnicodeDecodeError, OSError) as error:
             # The errors of a disk have a number; a store's client may leave it out.
             if isinstance(error, OSError) and (error.errno is not None or not self.is_local):
                 raise

@@ -141,7 +141,7 @@ class ResultReader:
             told = isinstance(error, NoCompletion)
             why = scrub(shortened(str(error)), self.key) if told else "its line has another form than a result"
             said = f"{self.endpoint.base_url} sent no chat completion in a batch: {why}."
-            return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
+            return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s, error)
 
     def _answered(
         self, call: Call, body: Line, request_id: str, latency_s: float, bounds: Bounds | None
@@ -163,5 +163,7 @@ class ResultReader:
         return by_status(ErrorResponse(status, told, request_id, where="in a batch: "), asked)
 
 
-def _missed(call: Call, api_error: ApiError, latency_s: float) -> tuple[Outcome, BatchAnswer]:
-    return api_error.outcome(call, latency_s), NoReply(api_error)
+def _missed(
+    call: Call, api_error: ApiError, latency_s: float, error: Exception | None = None
+) -> tuple[Outcome, BatchAnswer]:
+    return api_error.outcome(call, latency_s, error), NoReply(api_error)

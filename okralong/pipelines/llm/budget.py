@@ -293,13 +293,26 @@ class Budget:
         self._overlong_seen += 1
         self._overlong_share = max(self._overlong_share, share)
 
-    def hold_unknown(self, key: CallKey) -> None:
-        """Hold the whole reserve of a call, because it is unknown whether it was billed."""
+    def hold_unknown(self, key: CallKey, least_usd: float = 0.0) -> None:
+        """Hold the whole reserve of a call, or ``least_usd`` if that is more: it is unknown whether it was billed."""
         call = self._taken(key)
         if call is not None:
+            least = picodollars(least_usd)
             self._committed -= call.held
-            self._unknown[key] = call.held
-            self._unknown_total += call.held
+            self._unknown[key] = max(call.held, least)
+            self._unknown_total += self._unknown[key]
+            if least > call.held:
+                self._learn(least, call.reserve, call.held, overlong=False)
+
+    def unseen_usd(self, key: CallKey, cost_usd: float) -> float:
+        """Return what a reply that told no usage can have cost beyond ``cost_usd``, by those that did.
+
+        This is 0 until a reply was longer, or cost more, than it shows.
+        """
+        call = self._calls.get(key)
+        if call is None or self._overlong_share <= 1:
+            return 0.0
+        return max(0, max(call.held, self._with_overlength(call.reserve)) - picodollars(cost_usd)) / PICO
 
     def close(self, query_id: str) -> list[CallKey]:
         """Release the rest of a question's reserve; its calls in flight become unknown and are returned."""

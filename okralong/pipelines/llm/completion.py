@@ -21,7 +21,7 @@ from okralong.pipelines.core.types import Reply, Usage
 from okralong.pipelines.llm.error_body import READ_CHARS, ErrorBody, is_error, read_error, shortened
 from okralong.pipelines.llm.records import NAME_CHARS
 from okralong.pipelines.llm.reply import RawReply
-from okralong.pipelines.llm.usage import Booked, Bounds, Trust, mapping
+from okralong.pipelines.llm.usage import NOTHING_TOLD, Booked, Bounds, Told, Trust, larger, mapping, reported
 
 LONGEST_BODY: Final = 64 * 1024 * 1024  # project default
 """Longest response in bytes; a longer one is refused."""
@@ -63,7 +63,7 @@ class Received:
 
     ``chars`` is the number of characters of its whole text, thought included, even if ``body`` holds only the
     beginning. ``aborted`` is True if it was not read to its end, ``streamed`` if it arrived as events. ``first_at`` is
-    the time of a stream's first text by ``time.perf_counter``.
+    the time of a stream's first text by ``time.perf_counter``, ``told`` the largest usage that an event reported.
     """
 
     body: Mapping[str, Any]
@@ -71,6 +71,7 @@ class Received:
     aborted: bool = False
     streamed: bool = False
     first_at: float | None = None
+    told: Told = NOTHING_TOLD
 
     def first_token_s(self, sent_at: float, latency_s: float) -> float | None:
         """Return the seconds until the first token, None if unknown.
@@ -86,7 +87,13 @@ class Received:
         return told / 1000
 
 
-class NoCompletion(ValueError):
+class Unfinished(Exception):
+    """A response without a whole chat completion. ``used`` has the tokens that it reported or brought until then."""
+
+    used: Told = NOTHING_TOLD
+
+
+class NoCompletion(Unfinished, ValueError):
     """The response is not a chat completion; the message says what it is.
 
     Attributes:
@@ -109,7 +116,7 @@ class NoCompletion(ValueError):
         self.told, self.page, self.elsewhere, self.begun = told, page, elsewhere, begun
 
 
-class CutOff(Exception):
+class CutOff(Unfinished):
     """The response ended in the middle."""
 
 
@@ -187,12 +194,16 @@ async def _read_stream(chunks: AsyncIterator[bytes], bounds: Bounds, count: Coun
                         grace.reschedule(asyncio.get_running_loop().time() + ABORT_GRACE_S)
             else:
                 events.feed(b"".join(line))
-    except (CutOff, TimeoutError):
-        if not aborting:
-            raise
-        return events.received(aborted=True)
+    except (Unfinished, TimeoutError) as error:
+        if aborting and not isinstance(error, NoCompletion):
+            return events.received(aborted=True)
+        if isinstance(error, Unfinished):
+            error.used = events.used(count)
+        raise
     if events.began and not events.done and not events.finish:
-        raise CutOff("the stream ended before the reply did")
+        cut = CutOff("the stream ended before the reply did")
+        cut.used = events.used(count)
+        raise cut
     return events.received()
 
 
@@ -204,6 +215,14 @@ def parse(body: bytes | str, dialect: Dialect | None = None) -> Mapping[str, Any
 
 def checked(found: object) -> Mapping[str, Any]:
     """Return ``found`` if it is a chat completion. Otherwise raises NoCompletion, with the endpoint's error if any."""
+    try:
+        return _checked(found)
+    except NoCompletion as error:
+        error.used = reported(mapping(found).get("usage"))
+        raise
+
+
+def _checked(found: object) -> Mapping[str, Any]:
     if isinstance(found, Mapping):
         first = _first(found)
         if first is not None:
@@ -306,6 +325,7 @@ class _Events:
     finish: str = ""
     _kept: int = 0
     _told: dict[str, Any] = field(default_factory=dict)
+    _used: Told = NOTHING_TOLD
     _texts: dict[str, list[str]] = field(default_factory=dict)
     _logprobs: list[Any] = field(default_factory=list)
     _calls: list[str] = field(default_factory=list)
@@ -337,6 +357,7 @@ class _Events:
         for name in ("model", "system_fingerprint", "service_tier", "usage"):
             if event.get(name):
                 self._told[name] = event[name]
+        self._used = larger(self._used, reported(event.get("usage")))
         choice = _first(event)
         if choice is None or choice.get("index") not in (0, None):
             return
@@ -362,6 +383,10 @@ class _Events:
         kept = "".join(text for texts in self._texts.values() for text in texts)
         return _count(kept, self.chars, count)
 
+    def used(self, count: CountTokens) -> Told:
+        """Return the tokens that were reported until now, or if that is more, those of prompt and text by our count."""
+        return larger(self._used, (self.bounds.prompt_tokens, self.tokens(count))) if self._begun else self._used
+
     def received(self, *, aborted: bool = False) -> Received:
         """Return the chat completion. Raises NoCompletion if no event contained a part of one."""
         if not self._begun:
@@ -371,7 +396,7 @@ class _Events:
             message["tool_calls"] = [{"function": {"name": name}} for name in self._calls]
         choice = {"message": message, "finish_reason": self.finish, "logprobs": {"content": self._logprobs}}
         body = {**self._told, "choices": [choice]}
-        return Received(body, self.chars, aborted, streamed=True, first_at=self._first_at)
+        return Received(body, self.chars, aborted, streamed=True, first_at=self._first_at, told=self._used)
 
     def _error(self, event: Mapping[str, Any]) -> NoCompletion:
         told = read_error(event)
@@ -405,9 +430,9 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
     told = received.body.get("usage")
     ours = Usage(bounds.prompt_tokens, 0, math.ceil(_count("".join(shown.values()), chars, count)))
     if received.aborted:
-        booked = Booked.of_aborted(told, ours, thought, trust)
+        booked = Booked.of_aborted(told, ours, thought, trust, received.told)
     else:  # the model may not have written a refusal
-        booked = Booked.of(told, ours, min(1, chars - len(texts.get("refusal", ""))), trust)
+        booked = Booked.of(told, ours, min(1, chars - len(texts.get("refusal", ""))), trust, received.told)
     usage = booked.usage
     overlong = bounds.is_overlong(usage.completion_tokens)
     notes = [f"{booked.problem}; tokens were counted here", *booked.notes] if booked.problem else [*booked.notes]
@@ -436,6 +461,7 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
         counted_here=bool(booked.problem),
         overlong=overlong,
         undecided=booked.undecided,
+        unreported=booked.unreported,
         held=booked.held,
         thought=thought,
         tools=tuple(_tools_called(message)),

@@ -17,11 +17,12 @@ from typing import Final, Literal
 
 import aiohttp
 
-from okralong.pipelines.core.types import CallFailed, EndpointError
-from okralong.pipelines.llm.completion import CutOff, NoCompletion, name_of
+from okralong.pipelines.core.types import CallFailed, EndpointError, Usage
+from okralong.pipelines.llm.completion import CutOff, NoCompletion, Unfinished, name_of
 from okralong.pipelines.llm.error_body import ErrorBody, plain_words, read_error, shortened
 from okralong.pipelines.llm.network import REFUSED_REDIRECT
 from okralong.pipelines.llm.records import Call, Outcome, unknown
+from okralong.pipelines.llm.usage import NOTHING_TOLD, Told, as_usage
 
 NEVER_SENT = (
     aiohttp.ClientConnectorError,
@@ -188,10 +189,23 @@ class ApiError:
         """Return the exception to raise: EndpointError stops the run, CallFailed only fails the question."""
         return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)
 
-    def outcome(self, call: Call, latency_s: float = 0.0) -> Outcome:
-        """Return the outcome of the attempt: it was free, or its cost is unknown and its reserve stays held."""
+    def outcome(self, call: Call, latency_s: float = 0.0, error: BaseException | None = None) -> Outcome:
+        """Return the outcome of the attempt: it was free, or its cost is unknown and its reserve stays held.
+
+        If ``error``, or one that caused it, says that more tokens were used than the reserve covers, these are held.
+        """
+        used = as_usage(_used_before(error))
         lost = replace(unknown(call, self.message, self.http_status, latency_s), provider_request_id=self.request_id)
-        return lost if self.status == "unknown" else replace(lost, status="failed", cost_usd=0.0)
+        if self.status == "failed" and used == Usage():
+            return replace(lost, status="failed", cost_usd=0.0)
+        return replace(lost, cost_usd=max(lost.cost_usd, call.price.cost(used)))
+
+
+def _used_before(error: BaseException | None) -> Told:
+    """Return the tokens that a response reported or brought before it failed."""
+    while error is not None and not isinstance(error, Unfinished):
+        error = error.__cause__
+    return NOTHING_TOLD if error is None else error.used
 
 
 def _plain_name(name: str) -> str:

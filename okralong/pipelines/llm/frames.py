@@ -53,6 +53,8 @@ SEGMENT_AGE_S: Final = 60.0  # project default
 SEGMENTS_OPEN: Final = 64  # project default
 """Number of segments that may await conversion on an object store, where each commit is a segment."""
 
+BEGUN: Final = ".partial"
+"""What the name of a segment ends in until its schemas are on disk; the next writer removes those of a killed one."""
 RESERVE: Final = "reserve"
 """The reserve, which becomes a segment when the disk is full."""
 STEP_BYTES: Final = 256 * 1024  # project default
@@ -159,11 +161,8 @@ class Segments:
         if not size:
             return False
         self.seal()
-        folder = Path(self._folder.path)
-        path = folder / _name(self._last + 1)
         try:
-            (folder / RESERVE).rename(path)
-            self._begin(os.open(path, os.O_WRONLY), path, size)
+            self._begin(os.O_WRONLY, size)
         except OSError:
             return False
         return True
@@ -176,17 +175,22 @@ class Segments:
 
     def _open(self) -> None:
         self._folder.create()
-        path = Path(self._folder.path) / _name(self._last + 1)
-        self._begin(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), path, 0)
+        self._begin(os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0)
 
-    def _begin(self, file: int, path: Path, allocated: int) -> None:
-        """Write the schemas into a new segment with ``allocated`` bytes."""
+    def _begin(self, flags: int, allocated: int) -> None:
+        """Write the schemas into a new segment, or with ``allocated`` bytes into the reserve.
+
+        The file gets a segment's name when they are on disk, so that a segment without them is a damaged one.
+        """
+        folder = Path(self._folder.path)
+        path = folder / (RESERVE if allocated else f"{_name(self._last + 1)}{BEGUN}")
+        file = os.open(path, flags, 0o666)
         try:
-            opening = MAGIC + _SIZE.pack(0) + self._opening
+            opening = _segment(self._opening)
             allocated = _write_at(file, opening, 0, allocated)
             os.fsync(file)
-            os.pwrite(file, _SIZE.pack(len(opening)), len(MAGIC))
-            _sync_folder(path.parent)
+            path = path.rename(folder / _name(self._last + 1))
+            _sync_folder(folder)
         except BaseException:  # the disk may be full: leave no empty segment behind
             os.close(file)
             path.unlink(missing_ok=True)
@@ -275,13 +279,12 @@ def _read(folder: Folder, name: str) -> bytes:
 def _parts(data: bytes) -> Iterator[Part]:
     """Yield the frames of a segment and its damaged parts, without what was not acknowledged."""
     used = len(data.rstrip(b"\0"))
-    if MAGIC.startswith(data[:used]):  # its writer was killed right after creation or preallocation
-        return
     at, acknowledged = _FIRST, 0
     if data[: len(MAGIC)] == EARLIER_MAGIC:
         at = len(EARLIER_MAGIC)
     elif data[: len(MAGIC)] == MAGIC and len(data) >= _FIRST:
-        (acknowledged,) = _SIZE.unpack(data[len(MAGIC) : _FIRST])
+        (size,) = _SIZE.unpack(data[len(MAGIC) : _FIRST])
+        acknowledged = max(size, _FIRST + 1)  # the schemas always are
     else:
         at = _next_frame(data, 0)
         yield Part(0, at, None)

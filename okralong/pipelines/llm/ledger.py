@@ -211,7 +211,7 @@ class RunLedger:
         await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch", call.most_usd)
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
             self._calls[call.key] = replace(call, body="{}")  # the request is in the journal
-            body = intent_body(self._reserved_in_full(call))
+            body = intent_body(call, self._budget.held_usd(call.key))
             self._log.append_step(JournalRow(call.query_id, call.path, "request", body, call.sample, call.request_hash))
             self._tell(lambda watch: watch.intended(call))
         try:
@@ -233,9 +233,12 @@ class RunLedger:
             return self._overlong_in_a_row
         step: JournalRow | None = None
         if outcome.status == "unknown":
-            self._budget.hold_unknown(call.key)
-            outcome = replace(outcome, cost_usd=self._reserved_in_full(call).reserved_usd)
+            self._budget.hold_unknown(call.key, outcome.cost_usd)
+            outcome = self._held_in_full(outcome)
         else:
+            if outcome.unreported:
+                unseen_usd = self._budget.unseen_usd(call.key, outcome.cost_usd)
+                outcome = replace(outcome, held_usd=max(outcome.held_usd, unseen_usd))
             self._budget.settle(call.key, outcome.cost_usd, overlong=outcome.overlong)
         if outcome.status in USED:
             self._overlong_in_a_row = self._overlong_in_a_row + 1 if outcome.overlong else 0
@@ -359,7 +362,7 @@ class RunLedger:
             return
         for key, call in self._calls.items():
             self._budget.hold_unknown(key)
-            lost = unknown(self._reserved_in_full(call), "the run was closed while this call was in flight")
+            lost = self._held_in_full(unknown(call, "the run was closed while this call was in flight"))
             self._log.append("ledger", ledger_row(lost))
         self._calls.clear()
         self._closed = True
@@ -402,17 +405,17 @@ class RunLedger:
                 self._budget.settle(key, 0.0)
         late = self._budget.close(query_id)
         for key in late:
-            call = self._reserved_in_full(self._calls.pop(key))
-            lost = unknown(call, "the question ended while this call was in flight")
+            call = self._calls.pop(key)
+            lost = self._held_in_full(unknown(call, "the question ended while this call was in flight"))
             self._log.append("ledger", ledger_row(lost))
         for waiter in self._waiting:
             waiter.ended = waiter.ended or waiter.query_id == query_id
         self._wake_waiting()
         return bool(late)
 
-    def _reserved_in_full(self, call: Call) -> Call:
-        """Return the call with all that the budget holds for it: after an ignored limit, more than its own reserve."""
-        return replace(call, reserved_usd=max(call.reserved_usd, self._budget.held_usd(call.key)))
+    def _held_in_full(self, lost: Outcome) -> Outcome:
+        """Return the outcome with all that the budget holds: after an ignored limit, more than the call's reserve."""
+        return replace(lost, cost_usd=max(lost.cost_usd, self._budget.held_usd(lost.call.key)))
 
     def _wake_waiting(self) -> None:
         """Wake all that wait for room in the budget."""

@@ -239,7 +239,7 @@ class RealtimeCalls:
             api_error = route.provider.api_error(error)
             api_error = replace(api_error, message=self._router.without_keys(api_error.message))
             route.breaker.failed(clock(), sent_at, api_error)
-            outcome = api_error.outcome(call, clock() - sent_at)
+            outcome = api_error.outcome(call, clock() - sent_at, error)
             headers = route.provider.rate_limits(
                 route.provider.error_headers(error),
                 taken=False,

@@ -94,14 +94,14 @@ class Call:
 class Outcome:
     """How an attempt ended.
 
-    If the status is "unknown", the request may have been billed, and ``cost_usd`` is the reserve. If it is "cached",
-    nothing was sent: another run was billed the tokens in ``usage``, and ``cost_usd`` is 0.
+    If the status is "unknown", the request may have been billed, and ``cost_usd`` is at least the reserve. If it is
+    "cached", nothing was sent: another run was billed the tokens in ``usage``, and ``cost_usd`` is 0.
 
     ``reply`` is the reply as JSON for the journal, "" without one. ``snapshot``, ``system_fingerprint`` and
     ``service_tier`` are the model, server and tier that the reply names. ``overlong`` is True if the endpoint ignored
-    the limit of the reply, and ``undecided`` if a person must decide whether its usage is true. ``held_usd`` may have
-    been billed in addition to ``cost_usd``. ``first_token_s`` is the part of ``latency_s`` before the first token, None
-    if unknown.
+    the limit of the reply, ``undecided`` if a person must decide whether its usage is true, and ``unreported`` if it
+    did not say what it bills. ``held_usd`` may have been billed in addition to ``cost_usd``. ``first_token_s`` is the
+    part of ``latency_s`` before the first token, None if unknown.
     """
 
     call: Call
@@ -118,6 +118,7 @@ class Outcome:
     service_tier: str = ""
     overlong: bool = False
     undecided: bool = False
+    unreported: bool = False
     held_usd: float = 0.0
     first_token_s: float | None = None
 
@@ -184,9 +185,13 @@ def unknown(call: Call, error: str, http_status: int = 0, latency_s: float = 0.0
     return Outcome(call, "unknown", http_status, Usage(), call.reserved_usd, latency_s, error=error)
 
 
+REST: Final = "-rest"
+"""What the id of such an attempt ends in."""
+
+
 def rest_of(outcome: Outcome) -> Outcome:
     """Return what may have been billed in addition to a reply's cost, as an attempt of its own that stays unknown."""
-    call = replace(outcome.call, call_id=f"{outcome.call.call_id}-rest", reserved_usd=outcome.held_usd, body="{}")
+    call = replace(outcome.call, call_id=f"{outcome.call.call_id}{REST}", reserved_usd=outcome.held_usd, body="{}")
     return unknown(call, "beyond what was booked for the reply of the same call", http_status=200)
 
 
@@ -209,9 +214,13 @@ def row_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def intent_body(call: Call) -> str:
-    """Return the body of a ``request`` row: the attempt as an unsettled ledger row, and the request as sent."""
-    row = ledger_row(unknown(call, "no outcome was written: the process that made this call ended first"))
+def intent_body(call: Call, held_usd: float = 0.0) -> str:
+    """Return the body of a ``request`` row: the attempt as an unsettled ledger row, and the request as sent.
+
+    ``held_usd`` is what is held for it, if that is more than its reserve.
+    """
+    lost = unknown(call, "no outcome was written: the process that made this call ended first")
+    row = ledger_row(replace(lost, cost_usd=max(lost.cost_usd, held_usd)))
     # The request is already JSON, and long.
     return f'{{"call":{json.dumps(row_to_json(row), separators=(",", ":"))},"request":{call.body}}}'
 

@@ -1,7 +1,8 @@
 """Restore the state of a run from its folder: finished questions, recorded steps of the others, and money spent.
 
 A call that has an intent in the journal but no outcome was in flight when its process ended. It is not known whether it
-was billed, so it gets a ledger row with the status "unknown", which holds its full reserve.
+was billed, so it gets a ledger row with the status "unknown", which holds its full reserve, times the largest ratio of
+a reply's cost to its reserve if one of the run cost more than that.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from okralong.pipelines.llm.journal import (
     read_settled,
 )
 from okralong.pipelines.llm.records import (
+    REST,
     USED,
     CallKey,
     models_named,
@@ -73,7 +75,8 @@ class QuestionState:
 class RunState:
     """The state of a run at its start. ``to_write`` has the ledger rows that the last process did not write.
 
-    ``undecided`` is True if a usage was reported that a person must decide on (see ``usage.Booked``).
+    ``share`` is the largest ratio of a reply's cost to its reserve, but at least 1. ``undecided`` is True if a usage
+    was reported that a person must decide on (see ``usage.Booked``).
     """
 
     statuses: dict[str, str] = field(default_factory=dict)
@@ -85,6 +88,7 @@ class RunState:
     failures: int = 0
     snapshots: Counter[Snapshot] = field(default_factory=Counter)
     undecided: bool = False
+    share: float = 1.0
     to_write: list[dict[str, Any]] = field(default_factory=list)
 
     def question(self, query_id: str) -> QuestionState:
@@ -110,8 +114,10 @@ def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
     finished = {query for query, status in state.statuses.items() if status in FINAL and query not in reopened}
     disowned = {query: ended[query] for query in reopened if state.statuses.get(query) in RETRIED}
     ledger = _replay_ledger(log, state, finished)
-    owed = _replay_journal(log, state, {query: ended[query] for query in finished}, disowned)
-    _settle_owed(state, owed, ledger)
+    # A repair may have put ledger rows aside, but the journal has the calls, also those of finished questions.
+    repaired = bool(log.tables["ledger"].folder.names(".damaged"))
+    owed = _replay_journal(log, state, {query: ended[query] for query in finished}, disowned, repaired)
+    _settle_owed(state, owed, ledger, finished)
     return state
 
 
@@ -126,10 +132,13 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
     state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _TOKENS))
     state.undecided = bool(pc.any(pc.match_substring(ledger["error"], BEYOND_WINDOW)).as_py())
     state.settled_usd = math.fsum(paid["cost_usd"].to_pylist())
+    shares = zip(paid["cost_usd"].to_pylist(), paid["reserved_usd"].to_pylist(), strict=True)
+    state.share = max([1.0, *(cost / reserve for cost, reserve in shares if reserve > 0)])
     for row in paid.group_by(list(Snapshot._fields)).aggregate([("call_id", "count")]).to_pylist():
         state.snapshots[origin(row)] += row["call_id_count"]
     for row in ledger.filter(pc.equal(ledger["status"], "unknown")).to_pylist():
-        state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"]
+        rest = row["call_id"].endswith(REST)  # no call, but what one may have cost beyond its reply
+        state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"] if rest else _in_full(row, state.share)
     open_again = pc.invert(pc.is_in(paid["query_id"], pa.array(list(finished), pa.string())))
     for row in paid.filter(open_again).to_pylist():
         state.question(row["query_id"]).pay(row)
@@ -156,20 +165,28 @@ def _possible(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **dict.fromkeys(_TOKENS, 0), "cost_usd": row["reserved_usd"], "error": note}
 
 
+def _in_full(row: Mapping[str, Any], share: float) -> float:
+    """Return what is held for an unknown attempt, if replies of the run cost up to ``share`` times their reserve."""
+    return max(float(row["cost_usd"]), share * float(row["reserved_usd"]))
+
+
 def _replay_journal(
-    log: RunLog, state: RunState, finished: dict[str, datetime], disowned: dict[str, datetime]
+    log: RunLog, state: RunState, finished: dict[str, datetime], disowned: dict[str, datetime], whole: bool
 ) -> dict[CallKey, dict[str, Any]]:
     """Restore unfinished questions; return the calls that may lack a ledger row.
 
     The calls of a finished question got a ledger row before its answers row was written. Only later calls may lack one:
-    those of a process that had reopened the question, or of a branch that was still running.
+    those of a process that had reopened the question, or of a branch that was still running. With ``whole``, any may.
     """
     ids, times = pa.array(list(finished), pa.string()), pa.array(list(finished.values()), pa.timestamp("us", tz="UTC"))
     owed: dict[CallKey, dict[str, Any]] = {}
     for batch in log.tables["journal"].read_fragments():
         log.next_seq = max(log.next_seq, int(pc.max(batch["seq"]).as_py() or 0) + 1)
         end = pc.take(times, pc.index_in(batch["query_id"], ids))
-        for row in batch.filter(pc.fill_null(pc.greater(batch["written_at"], end), True)).to_pylist():
+        late = pc.fill_null(pc.greater(batch["written_at"], end), True)
+        if whole:
+            late = pc.or_(late, pc.is_in(batch["kind"], pa.array(["request", "reply"])))
+        for row in batch.filter(late).to_pylist():
             step = JournalRow(
                 row["query_id"], row["path"], row["kind"], row["body"], row["sample"], row["request_hash"]
             )
@@ -182,17 +199,21 @@ def _replay_journal(
     return owed
 
 
-def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table) -> None:
+def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table, finished: set[str]) -> None:
     """Add the calls that lack a ledger row, and collect the rows to write."""
     known = ledger.filter(pc.is_in(ledger["call_id"], pa.array([call_id for call_id, _ in owed], pa.string())))
     for key in zip(known["call_id"].to_pylist(), known["attempt"].to_pylist(), strict=True):
         owed.pop(key, None)
     for key, call in owed.items():
         row = _possible(row_from_json(call))
+        if row["status"] == "unknown":
+            row["cost_usd"] = _in_full(row, state.share)
         state.to_write.append(row)
         if row["status"] in USED:
             usage = usage_of(row)
-            state.question(row["query_id"]).pay(row)
+            if row["query_id"] not in finished:
+                state.question(row["query_id"]).pay(row)
+            state.undecided = state.undecided or BEYOND_WINDOW in row["error"]
             state.calls += 1
             state.usage += usage
             state.settled_usd += row["cost_usd"]

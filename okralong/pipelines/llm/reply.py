@@ -28,6 +28,7 @@ class RawReply:
         counted_here: Whether the usage is our own count.
         overlong: Whether the endpoint ignored the limit of the reply.
         undecided: Whether a person must decide if the reported usage is true.
+        unreported: Whether the endpoint did not say what it bills.
         held: Tokens beyond the usage that may have been billed, too.
         held_usd: Their cost.
         thought: Whether its message has thought apart from the text.
@@ -43,6 +44,7 @@ class RawReply:
     counted_here: bool = False
     overlong: bool = False
     undecided: bool = False
+    unreported: bool = False
     held: Usage = field(default_factory=Usage)
     held_usd: float = 0.0
     thought: bool = False
@@ -94,6 +96,7 @@ class RawReply:
             service_tier=self.service_tier,
             overlong=self.overlong,
             undecided=self.undecided,
+            unreported=self.unreported,
             held_usd=self.held_usd,
             first_token_s=self.first_token_s,
         )

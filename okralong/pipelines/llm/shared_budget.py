@@ -117,11 +117,11 @@ class SharedBudget(Budget):
         if (name := self._spender_of.pop(key, None)) is not None:
             self.of(name).settle(key, cost_usd, overlong=overlong)
 
-    def hold_unknown(self, key: CallKey) -> None:
+    def hold_unknown(self, key: CallKey, least_usd: float = 0.0) -> None:
         """See ``Budget``."""
-        super().hold_unknown(key)
+        super().hold_unknown(key, least_usd)
         if (name := self._spender_of.get(key)) is not None:
-            self.of(name).hold_unknown(key)
+            self.of(name).hold_unknown(key, least_usd)
 
     def hold(self, key: CallKey, query_id: str, usd: float) -> None:
         """See ``Budget``."""

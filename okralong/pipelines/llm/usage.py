@@ -31,6 +31,11 @@ UNDECIDED: Final = (
 )
 
 
+Told = tuple[float, float]
+"""The tokens of a prompt and of a reply that were reported, perhaps infinite; 0 for what was not."""
+NOTHING_TOLD: Final[Told] = (0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The bounds that a request sets on its reply.
@@ -77,6 +82,7 @@ class Booked:
         problem: Why tokens were counted here, "" if the report was taken.
         notes: What else is wrong with the report.
         undecided: Whether a person must decide if the report is true.
+        unreported: Whether the endpoint did not say what it bills.
     """
 
     usage: Usage
@@ -84,26 +90,33 @@ class Booked:
     problem: str = ""
     notes: tuple[str, ...] = ()
     undecided: bool = False
+    unreported: bool = False
 
     @classmethod
-    def of(cls, told: object, ours: Usage, least_reply: int, trust: Trust) -> Booked:
+    def of(cls, told: object, ours: Usage, least_reply: int, trust: Trust, before: Told = NOTHING_TOLD) -> Booked:
         """Return what to book for the report ``told``, a mapping with OpenAI's names.
 
         ``ours`` is our own count. A report of less than one token for the prompt, or ``least_reply`` for the reply, is
-        not believed. If one of the two numbers is impossible, the other is booked if it is above our count.
+        not believed. If one of the two numbers is impossible, the other is booked if it is above our count. ``before``
+        has the most that earlier events of a stream reported: a count that shrinks may have been billed.
         """
-        if not isinstance(told, Mapping) or not told:
-            return cls(ours, problem="the endpoint reported no usage")
         if trust.decided is False:
             return cls(ours, problem="llm.trust_usage is false")
+        if not isinstance(told, Mapping) or not told:
+            return cls(ours, problem="the endpoint reported no usage", unreported=True)
+        told = _named(told)
         read = {
             "prompt_tokens": _tokens(told.get("prompt_tokens"), 1),
             "completion_tokens": _tokens(_with_thought(told), least_reply),
         }
         wrong = {name: str(told.get(name))[:40] for name, tokens in read.items() if tokens is None}
         prompt, reply = (tokens or 0 for tokens in read.values())
+        total = _tokens(told.get("total_tokens"), 1) or 0
+        total_alone = total > 0 and len(wrong) == len(read)
         if wrong:
-            prompt, reply = max(prompt, ours.prompt_tokens), max(reply, ours.completion_tokens)
+            prompt = max(prompt, ours.prompt_tokens, total - reply if reply else 0)
+            reply = max(reply, ours.completion_tokens, total - prompt)
+        prompt, reply = max(prompt, before[0]), max(reply, before[1])
         most = LARGEST_WINDOW if trust.decided else trust.window
         booked = int(min(prompt, max(most, ours.prompt_tokens))), int(min(reply, max(most, ours.completion_tokens)))
         beyond = booked != (prompt, reply)
@@ -113,25 +126,52 @@ class Booked:
         named = ", ".join(f"{name}: {value}" for name, value in wrong.items())
         return cls(
             Usage(booked[0], 0, booked[1]) if wrong else _with_parts(told, *booked),
-            Usage(_above(prompt, booked[0]), 0, _above(reply, booked[1])),
+            # Of a total alone, the tokens that are booked for the prompt may have been the reply's.
+            Usage(_above(prompt, booked[0]), 0, _above(reply, booked[1]) + (booked[0] if total_alone else 0)),
             f"the endpoint reported a usage that cannot be true ({named})" if wrong else "",
             tuple(notes),
             beyond and trust.decided is None,
+            unreported=bool(wrong) and not total,
         )
 
     @classmethod
-    def of_aborted(cls, told: object, ours: Usage, thought_shown: bool, trust: Trust) -> Booked:
+    def of_aborted(
+        cls, told: object, ours: Usage, thought_shown: bool, trust: Trust, before: Told = NOTHING_TOLD
+    ) -> Booked:
         """Return what to book for an aborted stream, of which ``told`` is the usage so far, if it states one.
 
         The endpoint may write on until it notices the abort, at worst to the end of the window: that is held.
         """
-        booked = cls.of(told, ours, 0, trust)
+        booked = cls.of(told, ours, 0, trust, before)
         if not booked.problem:
             unseen = 0 if thought_shown else booked.usage.reasoning_tokens
             most = max(booked.usage.completion_tokens, ours.completion_tokens + unseen)
             booked = replace(booked, usage=replace(booked.usage, completion_tokens=most))
         rest = Usage(0, 0, max(0, trust.window - booked.usage.completion_tokens))
-        return replace(booked, problem="the reply was aborted", held=booked.held + rest)
+        return replace(booked, problem="the reply was aborted", held=booked.held + rest, unreported=False)
+
+
+def reported(told: object) -> Told:
+    """Return the tokens of prompt and reply in a report, which may be of a part of the reply."""
+    names = _named(mapping(told))
+    return _tokens(names.get("prompt_tokens"), 0) or 0.0, _tokens(_with_thought(names), 0) or 0.0
+
+
+def larger(first: Told, second: Told) -> Told:
+    """Return the larger number of each kind."""
+    return max(first[0], second[0]), max(first[1], second[1])
+
+
+def as_usage(told: Told) -> Usage:
+    """Return reported tokens as a usage, without numbers that no model reaches."""
+    prompt, reply = (_above(tokens, 0) for tokens in told)
+    return Usage(prompt, 0, reply)
+
+
+def _named(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a report with the names of chat completions, if it has those of OpenAI's newer protocol."""
+    newer = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
+    return {name: told[other] for name, other in newer.items() if other in told} | dict(told)
 
 
 def _tokens(value: object, least: int) -> float | None:
