@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from pyarrow import fs
 
 from okralong.pipelines.core import storage
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import LockedError
+from okralong.pipelines.core.types import BrokenError, LockedError
 from tests.fakes.object_store import BUCKET, Fault, ObjectStore
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -137,3 +139,14 @@ def race(folder: Folder, writers: int, monkeypatch: pytest.MonkeyPatch) -> list[
             each.join()
     assert not folder.names()
     return sorted(outcomes)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_named(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    message = f"{tmp_path} cannot be locked .*Choose a folder on another disk"
+    with pytest.raises(BrokenError, match=message), Folder.of(tmp_path).locked("okralong answer"):
+        pass

@@ -42,6 +42,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from okralong.pipelines.core.config import Place, Settings, unplaceable_parts
 from okralong.pipelines.core.stopping import adopt_orphans
+from okralong.pipelines.core.storage_errors import storage_failure
 from okralong.pipelines.core.types import GO_ON, BrokenError, ConfigError
 
 if TYPE_CHECKING:
@@ -109,17 +110,27 @@ def _connect(address: str | None) -> None:
     if address is None:
         _private_environment()
         adopt_orphans()
-        with _sigterm_kept(), _on_loopback():
-            ray.init(
-                address="local",
-                num_cpus=max(LOGICAL_CPUS, os.cpu_count() or 1),
-                namespace=NAMESPACE,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                configure_logging=True,
-                _temp_dir=str(_private_folder() / "ray"),
-            )
+        folder = _private_folder()
+        try:
+            with _sigterm_kept(), _on_loopback():
+                ray.init(
+                    address="local",
+                    num_cpus=max(LOGICAL_CPUS, os.cpu_count() or 1),
+                    namespace=NAMESPACE,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    configure_logging=True,
+                    _temp_dir=str(folder / "ray"),
+                )
+        except Exception as error:  # Ray raises a plain one if its processes are not up in time
+            if storage_failure(error) is not None:
+                raise
+            said = " ".join(str(error).split()).rstrip(".")
+            raise BrokenError(
+                f"Ray did not start on this machine: {said}. Often the machine is overloaded, or short of memory or "
+                "processes: wait, or free some, and run the same command again."
+            ) from error
         return
     try:
         with _sigterm_kept():

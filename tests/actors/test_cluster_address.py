@@ -19,7 +19,7 @@ import pytest
 from okralong.actors import cluster
 from okralong.actors.cluster import answering_cluster, cluster_address
 from okralong.actors.web_service import free_port
-from okralong.pipelines.core.types import EXIT_USAGE, ConfigError
+from okralong.pipelines.core.types import EXIT_USAGE, BrokenError, ConfigError
 
 pytestmark = pytest.mark.slow
 
@@ -112,3 +112,14 @@ def test_an_empty_variable_starts_a_private_cluster(tmp_path: Path) -> None:
     connect = "from okralong.actors.cluster import connected, is_private\nwith connected(): print(is_private())"
     ended = run(tmp_path, "", "-c", connect)
     assert (ended.returncode, ended.stdout.strip()) == (0, "True"), ended.stderr
+
+
+def test_a_private_cluster_that_does_not_start_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(**_: object) -> None:
+        raise Exception("The current node timed out during startup.")  # as Ray does on an overloaded machine
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(cluster.ray, "init", late)
+    with pytest.raises(BrokenError, match=r"Ray did not start .*timed out during startup\. Often"), cluster.connected():
+        pass

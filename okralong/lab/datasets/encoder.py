@@ -116,7 +116,7 @@ def over_limit(model: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
     """Return whether each of ``texts`` has more than ``limit`` tokens, by the tokenizer of a folder or hub name."""
     from transformers import AutoTokenizer  # imports torch, which takes seconds
 
-    tokenizer = AutoTokenizer.from_pretrained(model).backend_tokenizer
+    tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False).backend_tokenizer
     tokenizer.no_truncation()
     tokenizer.no_padding()
     batches = (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))

@@ -36,7 +36,7 @@ from okralong.pipelines.answering.analyzers.label_scorer import REPLY_TOKENS, pr
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.models.weights import available_cores, causal_model, settle
+from okralong.pipelines.models.weights import SAFE, available_cores, causal_model, settle
 from okralong.pipelines.reporting.tables import NONE, markdown_table
 
 
@@ -117,8 +117,8 @@ class WritingModel:
 
     def __init__(self, model: str, threads: int | None = None) -> None:
         device, dtype = settle("auto", "auto", threads)
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(model, padding_side="left")
-        loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, **SAFE)
         self._model = loaded.to(device).eval()
         self._length = len(reply_ids(self._tokenizer, LABELS))
         self._limit = int(loaded.config.max_position_embeddings) - REPLY_TOKENS

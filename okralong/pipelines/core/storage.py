@@ -29,7 +29,7 @@ from pyarrow import fs
 from okralong.pipelines.core.filesystems import create_object, is_object_store, located, open_file
 from okralong.pipelines.core.schemas import columns_in, completed
 from okralong.pipelines.core.storage_errors import writing
-from okralong.pipelines.core.types import ArchiveError, LockedError
+from okralong.pipelines.core.types import ArchiveError, BrokenError, LockedError
 from okralong.pipelines.core.wording import shortened
 
 MANIFEST: Final = "manifest.json"
@@ -43,6 +43,9 @@ FEW_ROWS: Final = 64
 processor time; a run merges its small files. # project default"""
 SMALL_BYTES: Final = 64 * 1024
 """Larger files are compressed whatever their rows: 64 rows of ``documents`` are 64 reports. # project default"""
+
+_WITHOUT_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
+"""Errors of ``flock`` on file systems without locks."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +253,7 @@ class Folder:
 
         Raises:
             LockedError: Another process holds the lock; the message names it.
+            BrokenError: The folder's file system has no locks.
         """
         self.create()
         if not self.is_local:
@@ -260,6 +264,14 @@ class Folder:
             lock = FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False).acquire()
         except Timeout as error:
             raise LockedError(_held(self.path, path.read_text())) from error
+        except OSError as error:
+            if error.errno not in _WITHOUT_LOCKS:
+                raise
+            raise BrokenError(
+                f"{self.path} cannot be locked ({os.strerror(error.errno)}): its file system has no locks, or is "
+                "mounted without them, and two writers would damage the folder. Choose a folder on another disk, or "
+                "mount this one with locks (NFS: without nolock)."
+            ) from error
         with lock:
             with writing(path):
                 path.write_text(_holder(what))

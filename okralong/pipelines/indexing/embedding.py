@@ -16,8 +16,7 @@ import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer
 
-from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.weights import INT8, quantize, settle, usable_positions
+from okralong.pipelines.models.weights import INT8, loading, quantize, settle, usable_positions
 
 Vectors = npt.NDArray[np.float32]
 
@@ -78,16 +77,17 @@ class SentenceEmbedder:
         self.device, dtype = settle("cpu", "float32", threads) if quantized else settle(device, precision, threads)
         self.batch_size = batch_size
         self.precision = INT8 if quantized else str(dtype).removeprefix("torch.")
-        try:
+        with loading(
+            f"The encoder {path}",
+            "Give the folder of a model that was saved with save_pretrained (only safetensors are read), a name of the "
+            "Hugging Face hub where it can be reached, or embedded.",
+        ):
             self._model = SentenceTransformer(
-                path, device=self.device, model_kwargs={"dtype": dtype, "use_safetensors": True}
+                path,
+                device=self.device,
+                trust_remote_code=False,
+                model_kwargs={"dtype": dtype, "use_safetensors": True},
             )
-        except OSError as error:
-            raise ConfigError(
-                f"The encoder {path} cannot be loaded: {' '.join(str(error).split())[:300]} Give the folder of a model "
-                "that was saved with save_pretrained (only safetensors are read), a name of the Hugging Face hub where "
-                "it can be reached, or embedded."
-            ) from error
         if quantized:
             quantize(self._model)
         first_module: Any = self._model[0]

@@ -19,7 +19,14 @@ from transformers import AutoModel, AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import EmbeddingConfig
-from okralong.pipelines.models.weights import available_cores, resolve_embedding_model, settle, usable_positions
+from okralong.pipelines.models.weights import (
+    SAFE,
+    available_cores,
+    loading,
+    resolve_embedding_model,
+    settle,
+    usable_positions,
+)
 
 Vectors = npt.NDArray[np.float32]
 
@@ -96,8 +103,10 @@ class PlainEncoder:
         if wanted.query_precision != PRECISION or not _is_plain(folder):
             return None
         device, dtype = settle("auto", wanted.query_precision, available_cores())
-        model = AutoModel.from_pretrained(folder, dtype=dtype, use_safetensors=True).to(device).eval()
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        with loading(f"The encoder {folder}", "Give a folder that was saved with save_pretrained."):
+            model: Any = AutoModel.from_pretrained(folder, dtype=dtype, **SAFE)
+            tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        model = model.to(device).eval()
         positions = usable_positions(model.config, wanted.max_seq_length)
         prompts = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
         prefix = prompts.get("query") or "" if wanted.query_prefix is None else wanted.query_prefix

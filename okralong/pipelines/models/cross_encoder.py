@@ -23,6 +23,8 @@ from okralong.pipelines.core.types import ConfigError, Reading
 from okralong.pipelines.models.weights import (
     CROSS_ENCODER,
     INT8,
+    SAFE,
+    loading,
     quantize,
     resolve_embedding_model,
     settle,
@@ -228,25 +230,23 @@ class CrossEncoder:
     def _own(cls, folder: Path, target: str) -> CrossEncoder:
         shape = read_shape(folder)
         base = resolve_embedding_model(shape.encoder)
-        model = CrossEncoderModel(AutoModel.from_pretrained(base.path, dtype=torch.float32, use_safetensors=True))
+        with loading(f"The encoder {base.path} of the reranker {folder}", "Give a folder with safetensors."):
+            model = CrossEncoderModel(AutoModel.from_pretrained(base.path, dtype=torch.float32, **SAFE))
+            tokenizer: Any = AutoTokenizer.from_pretrained(base.path, trust_remote_code=False)
         load_learned(folder, model, base.sha256)
-        tokenizer: Any = AutoTokenizer.from_pretrained(base.path)
         positions = int(model.encoder.config.max_position_embeddings)
         return cls(f"cross-encoder:{folder.name}", model.to(target).eval(), tokenizer, positions, shape)
 
     @classmethod
     def _foreign(cls, name: str, target: str) -> CrossEncoder:
-        try:
-            model: Any = AutoModelForSequenceClassification.from_pretrained(
-                name, dtype=torch.float32, use_safetensors=True
-            )
-            tokenizer: Any = AutoTokenizer.from_pretrained(name)
-            config: Any = AutoConfig.from_pretrained(name)
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"The reranker {name!r} cannot be loaded: {error}. Give a folder that `okralong train` wrote, the "
-                "folder or hub name of a sentence-transformers cross-encoder, or shipped."
-            ) from error
+        with loading(
+            f"The reranker {name!r}",
+            "Give a folder that `okralong train` wrote, the folder or hub name of a sentence-transformers "
+            "cross-encoder, or shipped.",
+        ):
+            model: Any = AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32, **SAFE)
+            tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            config: Any = AutoConfig.from_pretrained(name, trust_remote_code=False)
         if config.num_labels != 1:
             raise ConfigError(
                 f"The model {name!r} has {config.num_labels} outputs, but a reranker has one: the relevance of a "

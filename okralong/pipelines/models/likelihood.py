@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
-from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.weights import settle
+from okralong.pipelines.models.weights import SAFE, loading, settle
 
 Ids = list[int]
 
@@ -52,14 +51,13 @@ class LikelihoodModel:
             ConfigError: The model cannot be loaded.
         """
         target, dtype = settle(device, precision, threads)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(model)
-            loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"The scorer's model {model!r} cannot be loaded: {error}. Give a folder that holds safetensors, a hub "
-                "name that this machine can reach, or embedded for the model that comes with okralong."
-            ) from error
+        with loading(
+            f"The scorer's model {model!r}",
+            "Give a folder that holds safetensors, a hub name that this machine can reach, or embedded for the model "
+            "that comes with okralong.",
+        ):
+            tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, **SAFE)
         return cls(loaded.to(device=target), tokenizer)
 
     def score(self, prefix: str, texts: Sequence[str]) -> list[list[float]]:

@@ -20,6 +20,7 @@ from tokenizers import pre_tokenizers
 from tokenizers.pre_tokenizers import ByteLevel, Digits
 
 from okralong.pipelines.models.lora import Matrix, read_lora
+from okralong.pipelines.models.weights import SAFE, merged
 
 _SKIPPED = ("general.architecture", "general.file_type")
 """Keys that the writer sets itself, or that would become wrong."""
@@ -36,7 +37,7 @@ def convert_to_transformers(source: Path, folder: Path) -> None:
 
     extract_tokenizer(source, folder)
     model: Any = AutoModelForCausalLM.from_pretrained(
-        source.parent, gguf_file=source.name, dtype=torch.float32, local_files_only=True
+        source.parent, gguf_file=source.name, dtype=torch.float32, local_files_only=True, trust_remote_code=False
     )
     # The weights are plain now, but these attributes would make save_pretrained look for a GGUF quantizer.
     if hasattr(model.config, "quantization_config"):
@@ -51,7 +52,9 @@ def extract_tokenizer(source: Path, folder: Path) -> None:
     """Write the vocabulary and chat template of ``source`` as tokenizer files into the new ``folder``."""
     from transformers import AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True)
+    tokenizer: Any = AutoTokenizer.from_pretrained(
+        source.parent, gguf_file=source.name, local_files_only=True, trust_remote_code=False
+    )
     kind = gguf.GGUFReader(source).get_field("tokenizer.ggml.pre")
     if kind is not None and kind.contents() in _DIGIT_BY_DIGIT:
         # transformers treats every byte-level GGUF vocabulary as GPT-2's, which does not split figures.
@@ -154,13 +157,11 @@ def merge_into_gguf(base: Path, adapter: Path, target: Path) -> None:
 def merge_into_folder(base: Path, adapter: Path, target: Path) -> None:
     """Write the folder ``base`` with ``adapter`` merged in float32 to the new folder ``target``, in bfloat16."""
     import torch
-    from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    AutoTokenizer.from_pretrained(base, local_files_only=True).save_pretrained(target)
-    model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, local_files_only=True)
-    merged: Any = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
-    merged.to(torch.bfloat16).save_pretrained(target)
+    AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False).save_pretrained(target)
+    model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, local_files_only=True, **SAFE)
+    merged(model, adapter).to(torch.bfloat16).save_pretrained(target)
 
 
 def _size(reader: gguf.GGUFReader, key: str) -> int:

@@ -21,7 +21,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError, WordKept
 from okralong.pipelines.models.cross_encoder import learned_of, read_learned, write_learned
-from okralong.pipelines.models.weights import resolve_embedding_model, settle
+from okralong.pipelines.models.weights import SAFE, loading, resolve_embedding_model, settle
 
 WEIGHTS: Final = "token_classifier.safetensors"
 DESCRIPTION: Final = "token_classifier.json"
@@ -142,11 +142,13 @@ class TokenClassifier:
                 f"The token classifier in {folder} was trained on other weights of {shape.encoder!r} (sha256 "
                 f"{shape.sha256}) than those available ({base.sha256}). Train it again with `okralong train`."
             )
-        encoder: Any = AutoModel.from_pretrained(base.path, dtype=torch.float32, use_safetensors=True)
+        with loading(f"The encoder {base.path} of the token classifier {folder}", "Give a folder with safetensors."):
+            encoder: Any = AutoModel.from_pretrained(base.path, dtype=torch.float32, **SAFE)
+            tokenizer = AutoTokenizer.from_pretrained(base.path, trust_remote_code=False)
         model = TokenClassifierModel(encoder)
         read_learned(folder / WEIGHTS, model, model.learned(shape.first_block).keys())
         model.to(target).to(dtype)
-        return cls(model.eval(), AutoTokenizer.from_pretrained(base.path), shape)
+        return cls(model.eval(), tokenizer, shape)
 
     def keep(self, texts: Sequence[str], max_batch: int = 32) -> list[list[WordKept]]:
         """Return the words of each text with the probability that each is kept.

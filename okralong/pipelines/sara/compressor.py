@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.weights import causal_model, settle, text_ids
+from okralong.pipelines.models.weights import SAFE, causal_model, loading, settle, text_ids
 from okralong.pipelines.sara.artifact import (
     DESCRIPTION,
     WEIGHTS,
@@ -128,8 +128,9 @@ class MemoryCompressor(nn.Module):
         self.fingerprint: str | None = None
         place, dtype = settle("auto", precision, None)
         source = causal_model(model)
-        base: Any = AutoModel.from_pretrained(source, dtype=dtype, use_safetensors=True)
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(source)
+        with loading(f"The model {source} of a compressor", "Give a folder with safetensors."):
+            base: Any = AutoModel.from_pretrained(source, dtype=dtype, **SAFE)
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         self.memory = nn.Parameter(torch.zeros(shape.vectors_per_chunk, shape.hidden))
         self.norm = nn.LayerNorm(shape.hidden)
         lora = LoraConfig(r=shape.rank, lora_alpha=shape.alpha, target_modules=list(shape.targets))

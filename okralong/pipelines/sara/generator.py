@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.core.types import VECTORS_PLACE as PLACE
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.weights import PLAIN_REPLY_MARK, TEMPLATE_DATE, settle, text_ids
+from okralong.pipelines.models.weights import PLAIN_REPLY_MARK, SAFE, TEMPLATE_DATE, loading, settle, text_ids
 from okralong.pipelines.sara.artifact import generator_folder, read_shape
 from okralong.pipelines.sara.prompts import Asked, MixedMessage, Piece, RefusedError, Text, Vectors, Written, plain
 
@@ -53,14 +53,13 @@ class MixedGenerator:
         """
         target, dtype = settle(device, precision, threads)
         folder = generator_folder(compressor, model)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-            causal: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True)
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"The generator {folder} of the compressor {compressor} cannot be loaded: {error}. Give its folder as "
-                "the compressor's description names it, or train a compressor for another with `okralong train-sara`."
-            ) from error
+        with loading(
+            f"The generator {folder} of the compressor {compressor}",
+            "Give its folder as the compressor's description names it, or train a compressor for another with "
+            "`okralong train-sara`.",
+        ):
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            causal: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **SAFE)
         made = cls(causal.to(device=target), tokenizer, window)
         shape, _ = read_shape(compressor)
         if made.hidden != shape.hidden:

@@ -11,6 +11,7 @@ from okralong.lab.training.learners.learner import Learner
 from okralong.lab.training.recipe import Recipe
 from okralong.pipelines.models.cross_encoder import CrossEncoderModel
 from okralong.pipelines.models.token_classifier import TokenClassifierModel
+from okralong.pipelines.models.weights import SAFE
 
 N = TypeVar("N", CrossEncoderModel, TokenClassifierModel)
 
@@ -23,7 +24,7 @@ def encoder_to_learn(folder: str) -> Any:
     return AutoModel.from_pretrained(
         folder,
         dtype=torch.float32,
-        use_safetensors=True,
+        **SAFE,
         attn_implementation="sdpa",
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -43,7 +44,7 @@ class BlocksLearner(Learner, Generic[N]):
         for value in net.parameters():
             value.requires_grad_(id(value) in learned)
         self.heads = net.heads  # they may have a learning rate of their own
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
         self._device, self._dtype = device, dtype
 
     def amp(self) -> torch.autocast:

@@ -21,7 +21,7 @@ from okralong.lab.training.recipe import Lora, Recipe
 from okralong.pipelines.answering.analyzers.label_scorer import Opening
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.merged_model import FILES, READER
-from okralong.pipelines.models.weights import SHIPPED, shipped_adapter
+from okralong.pipelines.models.weights import SAFE, SHIPPED, shipped_adapter
 
 LEAST_SHARED: Final = 8  # project default
 """Fewest common tokens of a batch's rows that are worth a separate pass."""
@@ -42,11 +42,11 @@ class CausalLearner(Learner):
         super().__init__()
         if recipe.lora is None:
             raise ValueError(f"A {recipe.kind} learns an adapter: give lora.")
-        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
+        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, **SAFE)
         self.model = with_adapter(base.to(device), recipe.lora, task="CAUSAL_LM")
         if (start := start_folder(recipe)) is not None:
             begin_with(self.model, start)
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
         self._base = recipe.model
 
     def family(self, rows: Sequence[Row]) -> dict[str, Tensor]:

@@ -37,7 +37,7 @@ from okralong.lab.training.rows.question_writer_rows import (
 )
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError, InputError, Message
-from okralong.pipelines.models.weights import ResolvedModel, available_cores, chat_ids, settle, text_ids
+from okralong.pipelines.models.weights import SAFE, ResolvedModel, available_cores, chat_ids, settle, text_ids
 
 if TYPE_CHECKING:
     from okralong.lab.evidence.sets import Say
@@ -55,9 +55,9 @@ class QuestionWriterLearner(Learner):
 
     def __init__(self, model: str, device: str, dtype: torch.dtype) -> None:
         super().__init__()
-        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, use_safetensors=True)
+        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, **SAFE)
         self.model: Any = base.to(device)
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
         self._device, self._dtype = device, dtype
 
     def collate(self, examples: Sequence[ReadingExample]) -> dict[str, Any]:
@@ -165,8 +165,8 @@ def write_questions(
         return
     device, dtype = settle("auto", "float32", available_cores())
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(writer, dtype=dtype, use_safetensors=True)
-        tokenizer: Any = AutoTokenizer.from_pretrained(writer)
+        model: Any = AutoModelForCausalLM.from_pretrained(writer, dtype=dtype, **SAFE)
+        tokenizer: Any = AutoTokenizer.from_pretrained(writer, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"The question writer {writer} cannot be loaded: {error}. Give the folder that `okralong train "

@@ -89,7 +89,7 @@ class ReaderDefinition(Definition["ReadingRow", ReadingExample]):
         """Return the rows whose prompt and reply have at most ``recipe.max_tokens`` of the model's tokens."""
         from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(causal_model(recipe.model))
+        tokenizer = AutoTokenizer.from_pretrained(causal_model(recipe.model), trust_remote_code=False)
 
         def size(row: ReadingRow) -> int:
             return len(chat_ids(tokenizer, row.messages)) + len(text_ids(tokenizer, row.reply))

@@ -42,6 +42,7 @@ from okralong.pipelines.answering.analyzers.label_scorer import Opening
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.models.weights import (
     EMBEDDED,
+    SAFE,
     Precision,
     available_cores,
     causal_model,
@@ -289,8 +290,13 @@ class Generator:
         # The number of threads is given, because Ray's default for a task is one.
         device, dtype = settle("auto", precision, available_cores())
         path = causal_model(name)
-        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True)
-        return cls(model.to(device).requires_grad_(False), AutoTokenizer.from_pretrained(path), name, device)
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **SAFE)
+        return cls(
+            model.to(device).requires_grad_(False),
+            AutoTokenizer.from_pretrained(path, trust_remote_code=False),
+            name,
+            device,
+        )
 
     def new_compressor(self, config: SaraConfig, inputs: int) -> AnyCompressor:
         """Return an untrained compressor for the model, initialized by the config's seed."""

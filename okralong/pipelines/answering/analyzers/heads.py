@@ -29,7 +29,7 @@ from okralong.pipelines.answering.analyzers.analysis import (
 )
 from okralong.pipelines.answering.analyzers.features import COUNT, features
 from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.pipelines.models.weights import resolve_embedding_model, settle
+from okralong.pipelines.models.weights import SAFE, loading, merged, resolve_embedding_model, settle
 
 DESCRIPTION: Final = "heads.json"
 WEIGHTS: Final = "heads.safetensors"
@@ -175,13 +175,15 @@ class TunableEncoder:
 
     @classmethod
     def load(cls, path: str, adapter: Path | None = None, device: str = "cpu") -> TunableEncoder:
-        """Load a local folder or hub name, in float32, and merge the LoRA ``adapter`` (if any) into it."""
-        model: Any = AutoModel.from_pretrained(path, dtype=torch.float32, use_safetensors=True)
-        if adapter is not None:
-            from peft import PeftModel
+        """Load a local folder or hub name, in float32, and merge the LoRA ``adapter`` (if any) into it.
 
-            model = PeftModel.from_pretrained(model, str(adapter), use_safetensors=True).merge_and_unload()
-        return cls(model.to(device).eval(), AutoTokenizer.from_pretrained(path))
+        Raises ConfigError if that is impossible.
+        """
+        with loading(f"The encoder {path} with adapter {adapter}", "Give folders that hold safetensors, or hub names."):
+            model: Any = AutoModel.from_pretrained(path, dtype=torch.float32, **SAFE)
+            if adapter is not None:
+                model = merged(model, adapter)
+            return cls(model.to(device).eval(), AutoTokenizer.from_pretrained(path, trust_remote_code=False))
 
     @property
     def width(self) -> int:

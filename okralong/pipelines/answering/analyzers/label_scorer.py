@@ -29,8 +29,8 @@ from okralong.pipelines.answering.analyzers.analysis import (
     by_length,
     read_temperatures,
 )
-from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.pipelines.models.weights import chat_ids, settle, text_ids
+from okralong.pipelines.core.types import Analysis
+from okralong.pipelines.models.weights import SAFE, chat_ids, loading, merged, settle, text_ids
 
 Ids = list[int]
 
@@ -83,21 +83,16 @@ class LabelScorer:
             ConfigError: Model or adapter cannot be loaded.
         """
         target, dtype = settle(device, precision, threads)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(model)
+        with loading(
+            f"The analyzer's model {model!r} with adapter {adapter!r}",
+            "Give folders that hold safetensors, or hub names that this machine can reach, or set analyzer.kind to "
+            "rules.",
+        ):
+            tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
             # The adapter is merged in float32, because in bfloat16 its small changes would be lost to rounding.
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                model, dtype=torch.float32 if adapter else dtype, use_safetensors=True
-            )
+            loaded: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32 if adapter else dtype, **SAFE)
             if adapter is not None:
-                from peft import PeftModel
-
-                loaded = PeftModel.from_pretrained(loaded, adapter, use_safetensors=True).merge_and_unload()
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ConfigError(
-                f"The analyzer's model {model!r} with adapter {adapter!r} cannot be loaded: {error}. Give folders that "
-                "hold safetensors, or hub names that this machine can reach, or set analyzer.kind to rules."
-            ) from error
+                loaded = merged(loaded, adapter)
         name = f"label-scorer:{label or Path(model).name}"
         temperatures = UNCALIBRATED if adapter is None else read_temperatures(Path(adapter))
         return cls(loaded.to(device=target, dtype=dtype), tokenizer, name, max_batch, temperatures)
