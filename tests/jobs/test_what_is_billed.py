@@ -113,6 +113,10 @@ def test_damaged_files_are_named_and_nothing_is_sent(run: Answer, tmp_path: Path
         code, said = run()
         assert (code, "bug" in said) == (EXIT_USAGE, False), said
         assert f"{name} is damaged: it is not JSON" in said
+        code, said = run("repair")
+        assert code == EXIT_FAILURES
+        assert ("only a copy of it can replace it" in said) == (name == "run.json")
+        assert file.exists() == (name == "run.json")
         file.write_bytes(whole)
     (part,) = (tmp_path / "run" / "ledger").glob("*.parquet")
     part.write_bytes(part.read_bytes()[:-30])

@@ -109,7 +109,7 @@ class Folder:
         except ValueError as error:
             raise ArchiveError(
                 f"{self.at(name).path} is damaged: it is not JSON ({error}). Restore it from a copy. Without one, "
-                "delete it and run the command that wrote it again."
+                "okralong repair RUN says how a run goes on; index an archive again in a new folder."
             ) from error
 
     @contextlib.contextmanager
