@@ -164,6 +164,7 @@ def test_the_bill_tells_what_belongs_to_no_question() -> None:
         "prompt_tokens": 1,
         "cached_tokens": 0,
         "completion_tokens": 1,
+        "reserved_usd": 1.0,
         "tags": [],
         "mode": "",
     }

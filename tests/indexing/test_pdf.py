@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import RawDocument, Source
-from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr
+from okralong.pipelines.indexing.formats.ocr import NO_OCR, WHY_NOT, Ocr
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT, read_pdf
 from tests.indexing.growth import LINEAR, growth
 from tests.indexing.pdf_files import STANDARD, RawPdf, line
@@ -25,7 +25,7 @@ PROSE = (
     "while costs of diesel, insurance and mooring fell slightly below those budgeted last autumn",
     "by the owners; depreciation remained unchanged, deferred taxes and provisions increased.",
 )
-OFF = Ocr(why_not="The index config says ocr: off. Set it to auto and index again.")
+OFF = Ocr(WHY_NOT["off"])
 
 
 def read(tmp_path: Path, data: bytes | RawPdf, ocr: Ocr = NO_OCR) -> RawDocument:

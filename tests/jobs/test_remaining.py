@@ -196,14 +196,14 @@ def test_a_page_that_ocr_reads_is_named_and_bytes_say_nothing_of_its_time(clock:
     live = Live(said.append)
     with panel:
         for read in range(33):
-            live.report(IndexProgress("read", 34, read=read, to_read=34, bytes_read=read * 10, bytes_to_read=400))
+            live.report(IndexProgress("recognize", 34, read=read, to_read=34, bytes_read=read * 10, bytes_to_read=400))
             panel.update(said[-1])
             clock.now += 2
         assert "for the other files" in figures(panel)
         live.tallied(0, 0, "recognizing page 37 of 96 of old.pdf")
         panel.update(said[-1])
         assert figures(panel) == "32 of 34 files, 29.1/min, recognizing page 37 of 96 of old.pdf"
-        live.report(IndexProgress("read", 34, read=33, to_read=34, bytes_read=390, bytes_to_read=400))
+        live.report(IndexProgress("recognize", 34, read=33, to_read=34, bytes_read=390, bytes_to_read=400))
         assert said[-1].page
         live.tallied(0, 0, "")
         panel.update(said[-1])

@@ -162,7 +162,7 @@ def test_a_missing_sdk_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delitem(sys.modules, "okralong.pipelines.llm.providers.google", raising=False)
     monkeypatch.setitem(sys.modules, "google.genai", None)
     config = google_config("http://127.0.0.1:9")
-    with pytest.raises(ConfigError, match=r"okralong\[google\]"):
+    with pytest.raises(ConfigError, match=r"'\.\[google\]' in the checkout"):
         open_provider(config, Connection(config.base_url, KEY))
 
 

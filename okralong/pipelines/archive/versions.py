@@ -61,7 +61,7 @@ def read_version(archive: Folder, number: int) -> dict[str, Any]:
     """Return the manifest of a version. Raises ArchiveError if it is missing, damaged or written by another release."""
     name = f"{number:06d}.json"
     try:
-        manifest = dict(archive.at(VERSIONS).read_json(name))
+        manifest = dict(json.loads(archive.at(VERSIONS).read_bytes(name)))
     except FileNotFoundError:
         held = ", ".join(map(str, version_numbers(archive))) or "none"
         raise ArchiveError(

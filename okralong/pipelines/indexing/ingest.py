@@ -33,7 +33,7 @@ from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.listing import duplicate
 from okralong.pipelines.indexing.parser_process import SandboxedParser, shared_parser
-from okralong.pipelines.indexing.parsers import WITHOUT_OCR, is_parsed_as_today, may_need_ocr, parser_version
+from okralong.pipelines.indexing.parsers import WITHOUT_OCR, is_parsed_as_today, parser_version
 
 # About one long report in the smallest part, forty in the largest. # project default
 _PARTS_WANTED: Final = 64
@@ -142,7 +142,7 @@ def ingest_part(
         origins: dict[str, str] = {}
         for reading in parser.parse(source):
             if isinstance(reading, BadRow):
-                lacking = lacking or (not parser.has_ocr and may_need_ocr(source.uri))
+                lacking = lacking or (parser.why_no_ocr != "" and parser.why_no_ocr in reading.message)
                 outcomes.append(DocumentOutcome(reading.doc_id, *whose, message=reading.message, reader=by))
                 continue
             document = reading.document

@@ -30,7 +30,7 @@ from okralong.pipelines.core.confined_process import (
 )
 from okralong.pipelines.core.types import NOT_READ
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Limits, Losses, RawDocument, Source
-from okralong.pipelines.indexing.formats.ocr import INSTALL, NO_OCR, Ocr
+from okralong.pipelines.indexing.formats.ocr import NO_OCR, WHY_NOT, Ocr
 from okralong.pipelines.indexing.parser_process import PLACE
 from okralong.pipelines.indexing.parsers import read_source
 from okralong.pipelines.indexing.table_frames import packed_tables
@@ -93,13 +93,7 @@ def ocr_within(limits: Limits, tell: Callable[[int, int], None]) -> Ocr:
         allow_more_seconds(limits.ocr_page_seconds)
         tell(number, of)
 
-    why_not = {
-        "on": "",
-        "off": "The index config says ocr: off. Set it to auto and index again, or leave the file out with --exclude.",
-        "later": "OCR reads it next: this version was published before, and the next one will have it.",
-        "missing": f"Install OCR ({INSTALL}) and index again, or leave the file out with --exclude.",
-    }
-    return Ocr(why_not[limits.ocr], limits.ocr_pages, before_page)
+    return Ocr(WHY_NOT[limits.ocr], limits.ocr_pages, before_page)
 
 
 @dataclass(frozen=True, slots=True)

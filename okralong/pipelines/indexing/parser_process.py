@@ -29,6 +29,7 @@ from okralong.pipelines.core.confined_process import (
 from okralong.pipelines.core.types import Document, Fact, Section, SectionKind
 from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.documents import BadRow, Limits, RawDocument, Source, document_with_tables
+from okralong.pipelines.indexing.formats.ocr import WHY_NOT
 from okralong.pipelines.indexing.table_frames import MOST_TABLES_BYTES, unpacked_tables
 
 CHILD: Final = "okralong.pipelines.indexing.parser_child"
@@ -91,9 +92,9 @@ class SandboxedParser(ProcessHolder[ParserProcess]):
         self.on_page: Callable[[str], object] = lambda words: None
 
     @property
-    def has_ocr(self) -> bool:
-        """Whether pages without text are read."""
-        return self._limits.ocr == "on"
+    def why_no_ocr(self) -> str:
+        """Why pages without text are not read, as failures say it; "" if they are."""
+        return WHY_NOT[self._limits.ocr]
 
     def parse(self, source: Source) -> Generator[ParsedDocument | BadRow, None, None]:
         """Yield every document of ``source``, and a BadRow for each that cannot be read or exceeds a limit.

@@ -128,11 +128,6 @@ def is_parsed_as_today(version: str, name: str, ocr: bool) -> bool:
     return version == today or (version == today + WITHOUT_OCR and not ocr)
 
 
-def may_need_ocr(name: str) -> bool:
-    """Return whether files with this suffix may consist of pages for OCR."""
-    return PurePosixPath(name).suffix.lower() in IMAGE_PARSERS
-
-
 def is_supported(name: str) -> bool:
     """Return whether files with this suffix are read."""
     return PurePosixPath(name).suffix.lower() in SUFFIXES

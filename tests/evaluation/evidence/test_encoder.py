@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def test_precision_and_limit_are_those_of_the_loaded_model(tmp_path: Path) -> None:
     path = resolve_embedding_model("embedded").path
-    embedder = SentenceEmbedder(path)
+    embedder = SentenceEmbedder(path, precision="float32")  # on any processor
     encoder = index_encoder(cached_encoder(tmp_path))
     assert encoder.precision() == embedder.precision
     assert embedder.limit == LIMIT

@@ -28,6 +28,14 @@ from okralong.pipelines.indexing.formats.tables_of_pages import PageTables, Tabl
 PACKAGES: Final = ("rapidocr", "onnxruntime")
 INSTALL: Final = "pip install '.[ocr]' in the checkout"
 
+WHY_NOT: Final = {
+    "on": "",
+    "off": "The index config says ocr: off. Set it to auto and index again, or leave the file out with --exclude.",
+    "later": "OCR reads it next: this version was published before, and the next one will have it.",
+    "missing": f"Install OCR ({INSTALL}) and index again, or leave the file out with --exclude.",
+}
+"""Why images are not read, by ``Limits.ocr``."""
+
 LONGEST_SIDE: Final = 2000
 """Pixels of a page's longer side, 170 dpi for A4; 1600 takes an eighth less time but has more errors in small print. #
 project default"""
@@ -53,7 +61,7 @@ class Ocr:
     ``before_page`` is called before each with its number, from 1, and how many the document has.
     """
 
-    why_not: str = f"Install OCR ({INSTALL}) and index again, or leave it out with --exclude."
+    why_not: str = WHY_NOT["missing"]
     most_pages: int = 0
     before_page: Callable[[int, int], None] = lambda number, of: None
 
@@ -65,8 +73,8 @@ class Ocr:
     @property
     def remedy(self) -> str:
         """What makes this process read images, in two or three words; "" if it does."""
-        remedies = {"ocr: off": "set ocr: auto", "next": "OCR follows"}
-        return "" if self.is_on else next((remedies[each] for each in remedies if each in self.why_not), "install OCR")
+        remedies = {"on": "", "off": "set ocr: auto", "later": "OCR follows", "missing": "install OCR"}
+        return next(remedies[state] for state, why in WHY_NOT.items() if why == self.why_not)
 
     def check(self, pages: int, uri: str) -> None:
         """Raise DocumentError if ``pages`` exceed the limit per document."""
