@@ -121,5 +121,6 @@ def test_a_private_cluster_that_does_not_start_is_no_bug(monkeypatch: pytest.Mon
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(cluster.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(cluster.ray, "init", late)
+    monkeypatch.setattr(cluster.ray, "shutdown", lambda: None)  # the session's Ray goes on
     with pytest.raises(BrokenError, match=r"Ray did not start .*timed out during startup\. Often"), cluster.connected():
         pass
