@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import okralong
+from okralong.lab.evidence.figures import clustered_mean
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.metrics import answer_marks
 from okralong.pipelines.reporting.sources import Span, gold_spans
-from okralong.pipelines.reporting.statistics import clustered_mean
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.samples.questions import RESERVED_SEEDS, UNANSWERABLE, Sample, generate
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from okralong.lab.datasets.split import Side
+from okralong.lab.evidence.figures import clustered_mean
 from okralong.lab.evidence.report_files import estimate_words
 from okralong.lab.training.rows.tables import RANKING, RankingRow
 from okralong.pipelines.answering.readers.spans import probability
@@ -24,7 +25,7 @@ from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Reading
 from okralong.pipelines.reporting.metrics import answer_marks
-from okralong.pipelines.reporting.statistics import clustered_mean, joined_by_documents
+from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.reporting.tables import markdown_table
 
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)

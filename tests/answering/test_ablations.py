@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
+from okralong.lab.sweeps.material import write_labels
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.analyzer import (
     AnalyzerConfig,
@@ -16,7 +17,6 @@ from okralong.pipelines.answering.analyzers.analyzer import (
     Corrupted,
     GivenLabels,
     load_analyzer,
-    write_labels,
 )
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.organizer import fusion_weights, organize

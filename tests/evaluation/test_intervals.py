@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.reporting.statistics import Estimate, clustered_mean
+from okralong.lab.evidence.figures import clustered_mean
+from okralong.pipelines.reporting.statistics import Estimate
 
 
 def test_documents_are_drawn_and_not_questions() -> None:

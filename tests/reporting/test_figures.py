@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
+from okralong.lab.evidence.figures import clustered_mean
 from okralong.pipelines.reporting.charts import pareto_frontier
 from okralong.pipelines.reporting.rows import Row, figures, mean_over
-from okralong.pipelines.reporting.statistics import Estimate, clustered_mean
+from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.reporting.tables import (
     Cell,
     Column,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,7 +22,7 @@ from okralong.lab.evidence.curves import (
     recall_differences,
     token_ratios,
 )
-from okralong.pipelines.reporting.statistics import DRAWS, Estimate, Floats, clustered_mean, joined_by_documents
+from okralong.pipelines.reporting.statistics import DRAWS, Estimate, Floats, joined_by_documents, resample
 
 HALF: Final = 0.5
 """The share of the baseline's tokens at which methods are compared by how often they show all evidence."""
@@ -237,3 +237,25 @@ def _within(results: Results | None, at_tokens: int | None) -> float | None:
 def _known_mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
+
+
+def clustered_mean(
+    values: Sequence[float], clusters: Sequence[Hashable], seed: int = 7, draws: int = DRAWS
+) -> Estimate:
+    """Return the mean of ``values`` with its 95 % percentile interval, interpolated between draws.
+
+    ``values[i]`` belongs to ``clusters[i]``. There is no mean without values, and no interval with fewer than two
+    clusters.
+
+    Raises:
+        ValueError: ``values`` and ``clusters`` differ in length.
+    """
+    if len(values) != len(clusters):
+        raise ValueError(f"{len(values)} values and {len(clusters)} clusters were given; the numbers must be equal.")
+    numbers = np.asarray(values, dtype=np.float64)
+    drawn = resample(clusters, seed, draws)
+    value = float(np.mean(numbers)) if len(numbers) else None
+    if drawn is None:
+        return Estimate(value, n=len(numbers))
+    low, high = np.quantile(drawn.means(numbers), [0.025, 0.975])
+    return Estimate(value, float(low), float(high), len(numbers))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from okralong.pipelines.core.storage import MANIFEST, Folder
-from okralong.pipelines.llm.journal import read_run_table
-from okralong.pipelines.llm.replay import calls_begun
+from okralong.pipelines.llm.journal import FragmentedTable, read_run_table, read_settled
+from okralong.pipelines.llm.records import CallKey
 
 HELD: Final = ("ok", "unknown")
 """Statuses of attempts that cost something, or may have."""
@@ -72,3 +76,20 @@ def spent_usd(run: Folder) -> float:
 def spent_before(folders: Mapping[str, Folder]) -> dict[str, float]:
     """Return the dollars spent so far in the folder of each cell."""
     return {cell: spent_usd(folder) for cell, folder in folders.items()}
+
+
+def calls_begun(run: Folder) -> dict[CallKey, Mapping[str, Any]]:
+    """Return the attempts in a run's journal, each as its ledger row, or as the row it will have if it has none yet.
+
+    Another process may be writing the run. Raises ArchiveError if its files keep disappearing.
+    """
+
+    def calls(journal: FragmentedTable) -> dict[CallKey, Mapping[str, Any]]:
+        begun: dict[CallKey, Mapping[str, Any]] = {}
+        for table in journal.read_fragments(["kind", "body"]):
+            for body in table.filter(pc.is_in(table["kind"], pa.array(["request", "reply"])))["body"].to_pylist():
+                call = json.loads(body)["call"]
+                begun[call["call_id"], call["attempt"]] = call
+        return begun
+
+    return read_settled(run, "journal", calls)

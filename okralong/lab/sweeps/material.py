@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from okralong.lab.evidence.tools import BenchTools, gold_labels
 from okralong.lab.evidence.writers import GoldWriter
 from okralong.lab.sweeps.config import CellPlan, CompressedBy, Sweep, SweepFolder, SweepSet
 from okralong.lab.sweeps.gold_questions import write_gold_questions
-from okralong.pipelines.answering.analyzers.analyzer import Labels, write_labels
+from okralong.pipelines.answering.analyzers.analyzer import Labels
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.core.storage import Folder
@@ -101,3 +101,13 @@ async def _labels(bench: Bench, policy: Policy, question: PooledQuestion) -> Lab
 
 async def _nobody(*_: object) -> Analysis:
     raise NobodyAsked("Gold labels are made without an analyzer.")
+
+
+def write_labels(path: Path, labels: Iterable[tuple[str, Labels]]) -> None:
+    """Write a file that ``GivenLabels.load`` reads."""
+    rows = (
+        {"query_id": query_id, "type": kind, "pattern": pattern, "evidence": evidence}
+        for query_id, (kind, pattern, evidence) in labels
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")

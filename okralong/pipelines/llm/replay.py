@@ -18,16 +18,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.bill import UNIT_PRICES, alone_usd, usage_of
 from okralong.pipelines.llm.journal import (
-    FragmentedTable,
     JournalRow,
     RunLog,
     StepKey,
     last_rows,
-    read_settled,
 )
 from okralong.pipelines.llm.records import (
     REST,
@@ -220,20 +217,3 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
             state.snapshots[origin(row)] += 1
         else:
             state.unknown_usd[key] = row["cost_usd"]
-
-
-def calls_begun(run: Folder) -> dict[CallKey, Mapping[str, Any]]:
-    """Return the attempts in a run's journal, each as its ledger row, or as the row it will have if it has none yet.
-
-    Another process may be writing the run. Raises ArchiveError if its files keep disappearing.
-    """
-
-    def calls(journal: FragmentedTable) -> dict[CallKey, Mapping[str, Any]]:
-        begun: dict[CallKey, Mapping[str, Any]] = {}
-        for table in journal.read_fragments(["kind", "body"]):
-            for body in table.filter(pc.is_in(table["kind"], pa.array(["request", "reply"])))["body"].to_pylist():
-                call = json.loads(body)["call"]
-                begun[call["call_id"], call["attempt"]] = call
-        return begun
-
-    return read_settled(run, "journal", calls)

@@ -157,25 +157,3 @@ def estimate(value: float | Floats, draws: Floats | None, n: int | None = None) 
 
 def _finite(value: float | np.float64 | Floats) -> float | None:
     return float(value) if np.isfinite(value) else None
-
-
-def clustered_mean(
-    values: Sequence[float], clusters: Sequence[Hashable], seed: int = 7, draws: int = DRAWS
-) -> Estimate:
-    """Return the mean of ``values`` with its 95 % percentile interval, interpolated between draws.
-
-    ``values[i]`` belongs to ``clusters[i]``. There is no mean without values, and no interval with fewer than two
-    clusters.
-
-    Raises:
-        ValueError: ``values`` and ``clusters`` differ in length.
-    """
-    if len(values) != len(clusters):
-        raise ValueError(f"{len(values)} values and {len(clusters)} clusters were given; the numbers must be equal.")
-    numbers = np.asarray(values, dtype=np.float64)
-    drawn = resample(clusters, seed, draws)
-    value = float(np.mean(numbers)) if len(numbers) else None
-    if drawn is None:
-        return Estimate(value, n=len(numbers))
-    low, high = np.quantile(drawn.means(numbers), [0.025, 0.975])
-    return Estimate(value, float(low), float(high), len(numbers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, get_args
@@ -312,16 +312,6 @@ class GivenLabels:
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
         """See ``Analyzer``."""
         return [sure_analysis(*self.labels[asked.query_id], self.name) for asked in batch]
-
-
-def write_labels(path: Path, labels: Iterable[tuple[str, Labels]]) -> None:
-    """Write a file that ``GivenLabels.load`` reads."""
-    rows = (
-        {"query_id": query_id, "type": kind, "pattern": pattern, "evidence": evidence}
-        for query_id, (kind, pattern, evidence) in labels
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 
 
 def labels_digest(path: str | Path) -> str:
