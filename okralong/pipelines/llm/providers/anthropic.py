@@ -67,6 +67,8 @@ STATUSES: Final = {
     "overloaded_error": 529,
 }
 """HTTP statuses of the types of errors, for errors inside the results of a batch."""
+MOST_BEGUN: Final = 16  # project default
+"""The most tokens of output that a stream may count at its beginning without having billed them; Claude counts 1."""
 PAGE: Final = 100
 TRANSFER_S: Final = 1800.0  # project default
 """The longest pause in seconds while a batch is sent or read."""
@@ -293,8 +295,12 @@ class AnthropicDialect(Dialect):
         if kind == "message_start":
             message = mapping(found.get("message"))
             self._usage |= mapping(message.get("usage"))
+            written = self._usage.get("output_tokens")
+            # The count so far is no count of the reply, which may be refused and free.
+            self._usage["output_tokens"] = 0
             begun = {"model": message.get("model"), "choices": [{"index": 0, "delta": {}}], **self._told()}
-            self._usage["output_tokens"] = 0  # the count so far; one that stays is no count of the reply
+            if isinstance(written, int) and written > MOST_BEGUN and "usage" in begun:
+                begun["usage"]["completion_tokens"] = written
             return begun
         if kind == "content_block_start":
             return _chunk(_delta_of_block(found.get("content_block")))
