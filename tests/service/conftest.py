@@ -142,7 +142,7 @@ def service(place: Path, archive: Path, server: FakeOpenAI, night: Path, tokens:
             time.sleep(0.2)
         yield Served(found[0], place / "days", tokens, server, process)
     finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # a shell's background commands ignore SIGINT
         try:
             process.wait(60)
         except subprocess.TimeoutExpired:
